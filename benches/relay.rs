@@ -54,7 +54,7 @@ impl Scene {
     /// One turn: the source sends a piece, every viewer gets it.
     fn turn(&mut self) -> usize {
         self.now = self.now + Duration::from_millis(10);
-        assert!(self.relay.appetite(self.source) >= self.chunk.len());
+        assert!(self.relay.bytes_wanted(self.source) >= self.chunk.len());
         self.relay.received(self.source, &self.chunk, self.now);
         self.write()
     }

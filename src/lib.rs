@@ -113,12 +113,12 @@
 //! - `relay::dispatch::Relay::dispatch` handles the event `PlaylistGrew`,
 //! - `relay::clients::wait_queue::Clients::call_up_to` calls the clients that the playlist reaches,
 //! - `relay::clients::wait_queue::Clients::call_one` notes the outcome of each one's wait,
-//! - `relay::clients::reading::Clients::wait_ahead` puts it into the list of pipelined input.
+//! - `relay::clients::reading::Clients::queue_pipelined` puts it into the list of pipelined input.
 //!
 //! They are answered a few in a turn.
 //!
-//! - `relay::Relay::read_ahead` takes the next client of that list,
-//! - `relay::clients::reading::Clients::next_ahead` ends its wait,
+//! - `relay::Relay::read_pipelined` takes the next client of that list,
+//! - `relay::clients::reading::Clients::next_pipelined` ends its wait,
 //! - `relay::requests::Relay::decide_waited` decides about it anew, and calls `watch` as above.
 //!
 //! # The life of a hand-over

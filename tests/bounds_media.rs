@@ -8,7 +8,7 @@ use tollgate::format::splice::{Incompatible, Splicer};
 use tollgate::format::{Finding, Format, HELD_BYTES_MAX, Scanner};
 use tollgate::gather::Gather;
 use tollgate::hls::{Cutter, Plan};
-use tollgate::stream::{Limits, Outcome, Pool, StreamBuffer, Supply, Told, ViewerId};
+use tollgate::stream::{Detected, Limits, Outcome, Pool, StreamBuffer, Supply, ViewerId};
 use tollgate::time::Instant;
 
 #[path = "bounds/counting.rs"]
@@ -209,7 +209,9 @@ impl Scene {
     }
 
     fn break_off(&mut self) {
-        if let (Some(splicer), Told::Known(format)) = (&mut self.splicer, self.stream.told()) {
+        if let (Some(splicer), Detected::Known(format)) =
+            (&mut self.splicer, self.stream.detected())
+        {
             splicer.break_off(Some(format), self.stream.header().to_vec());
         }
     }
@@ -235,12 +237,12 @@ impl Scene {
                     .stream
                     .lend(id, 0..piece / 3 + 1, &mut Gather::default(), 0);
                 self.stream.advance(id, lent);
-                self.stream.settle(id, Outcome::Blocked);
+                self.stream.end_turn(id, Outcome::Blocked);
             }
         }
         while let Some((id, _)) = self.stream.next_ready() {
             if !matches!(self.stream.supply(id, 0), Supply::Bytes(_)) {
-                self.stream.settle(id, Outcome::Open);
+                self.stream.end_turn(id, Outcome::Open);
                 continue;
             }
             let bytes_max = if self.audience == Audience::Stalled {
@@ -255,7 +257,7 @@ impl Scene {
                 Audience::Stalled => Outcome::Blocked,
                 _ => Outcome::Open,
             };
-            self.stream.settle(id, outcome);
+            self.stream.end_turn(id, outcome);
         }
         if self.audience == Audience::Passing {
             for id in self.viewers.drain(..) {

@@ -903,7 +903,7 @@ fn take(stream: &mut StreamBuffer<u8>, viewer: ViewerId<u8>, bytes_max: usize) -
         .collect();
     assert_eq!(bytes.len(), lent);
     stream.advance(viewer, lent);
-    stream.settle(viewer, Outcome::Open);
+    stream.end_turn(viewer, Outcome::Open);
     stream.check();
     bytes
 }

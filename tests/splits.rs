@@ -34,7 +34,7 @@ impl Answers {
         for piece in pieces {
             let mut rest = piece;
             while !rest.is_empty() && !answers.is_closed {
-                let wanted = relay.appetite(id).min(rest.len());
+                let wanted = relay.bytes_wanted(id).min(rest.len());
                 assert!(wanted > 0, "it reads on");
                 relay.received(id, &rest[..wanted], Instant::START);
                 rest = &rest[wanted..];
@@ -49,7 +49,7 @@ impl Answers {
     }
 
     fn take(&mut self, relay: &mut Relay, id: ConnectionId) {
-        while relay.read_ahead(Instant::START).is_some() {}
+        while relay.read_pipelined(Instant::START).is_some() {}
         let mut write = |_, gather: &Gather<'_>| {
             for slice in gather.slices() {
                 self.text += &String::from_utf8_lossy(slice);

@@ -87,7 +87,7 @@ impl Beginning {
 
     /// Returns whether a handed-over state is possible, for bytes up to this offset: it has them all.
     #[cfg(feature = "handover")]
-    pub fn fits(&self, offset: u64) -> bool {
+    pub fn is_valid(&self, offset: u64) -> bool {
         let length = self.bytes.len();
         length as u64 == offset && length <= BYTES_MAX
     }
@@ -233,7 +233,7 @@ mod tests {
             let detection = beginning.take(*byte);
             assert_eq!(&beginning.bytes, &bytes[..=index]);
             #[cfg(feature = "handover")]
-            assert!(beginning.fits(index as u64 + 1));
+            assert!(beginning.is_valid(index as u64 + 1));
             if detection != Detection::More {
                 return (detection, index + 1);
             }
@@ -473,7 +473,7 @@ mod tests {
                 bytes: vec![0; bytes],
                 ..Beginning::default()
             };
-            beginning.fits(bytes_told as u64)
+            beginning.is_valid(bytes_told as u64)
         };
         assert!(fits(MOST, MOST) && fits(0, 0));
         assert!(!fits(MOST + 1, MOST + 1) && !fits(8, 7) && !fits(6, 7));

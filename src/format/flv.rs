@@ -195,7 +195,7 @@ impl Flv {
 
     /// Returns whether a handed-over state is possible. Offsets are only compared.
     #[cfg(feature = "handover")]
-    pub(super) fn fits(&self) -> bool {
+    pub(super) fn is_valid(&self) -> bool {
         let mut tags = self.tags.kept.iter().flat_map(|tag| [&tag.told, &tag.next]);
         tags.all(|tag| tag.len() <= METADATA_BYTES_MAX)
     }

@@ -143,7 +143,7 @@ impl Elements {
     }
 
     /// Puts the next header in force.
-    pub fn tell(&mut self) {
+    pub fn use_next(&mut self) {
         self.told = std::mem::take(&mut self.next.bytes).into();
         self.next.forget();
         self.told.bytes.shrink_to_fit();
@@ -166,7 +166,7 @@ impl Elements {
 
     /// Returns whether a handed-over state is possible.
     #[cfg(feature = "handover")]
-    pub fn fits(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         self.told.len() <= HEADER_BYTES_MAX && self.next.len() <= HEADER_BYTES_MAX
     }
 }
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(elements.append(b"two"), Ok(()));
         assert_eq!((elements.has_begun(), elements.lend().length()), (true, 0));
         assert_eq!(elements.bytes_left(), MOST - 6);
-        elements.tell();
+        elements.use_next();
         assert_eq!(
             (elements.has_begun(), elements.lend().to_vec()),
             (false, b"onetwo".to_vec())
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(elements.append(b"next"), Ok(()));
         assert_eq!(elements.lend().to_vec(), b"onetwo");
         assert!((10..64).contains(&held_bytes(&elements)));
-        elements.tell();
+        elements.use_next();
         assert_eq!(elements.lend().to_vec(), b"next");
     }
 
@@ -244,7 +244,7 @@ mod tests {
             (elements.append(&[1]), elements.bytes_left()),
             (Err(Unsupported), 0)
         );
-        elements.tell();
+        elements.use_next();
         assert_eq!(elements.lend().length(), MOST);
         assert_eq!(elements.append(&vec![1; MOST]), Ok(()));
         assert_eq!(held_bytes(&elements), 2 * MOST);
@@ -256,7 +256,7 @@ mod tests {
         let fits = |told: usize, next: usize| {
             let (told, next) = (vec![0; told], vec![0; next]);
             let (told, next) = (told.into(), next.into());
-            Elements { told, next }.fits()
+            Elements { told, next }.is_valid()
         };
         assert!(fits(MOST, MOST));
         assert!(!fits(MOST + 1, 0) && !fits(0, MOST + 1));

@@ -153,7 +153,7 @@ impl Walker<Findings<'_>> for Matroska {
             }
             (Level::Segment, CLUSTER) => {
                 if self.header.has_begun() {
-                    self.header.tell();
+                    self.header.use_next();
                     findings(Finding::Header, self.header.lend());
                 }
                 self.cluster = Cluster {
@@ -321,8 +321,8 @@ impl Matroska {
 
     /// Returns whether a handed-over state is possible, for bytes up to this offset.
     #[cfg(feature = "handover")]
-    pub(super) fn fits(&self, offset: u64) -> bool {
-        self.header.fits() && self.cluster.start.max(self.group.start) <= offset
+    pub(super) fn is_valid(&self, offset: u64) -> bool {
+        self.header.is_valid() && self.cluster.start.max(self.group.start) <= offset
     }
 }
 

@@ -294,13 +294,13 @@ impl Container {
     }
 
     #[cfg(feature = "handover")]
-    fn fits(&self, offset: u64) -> bool {
+    fn is_valid(&self, offset: u64) -> bool {
         match self {
-            Container::Matroska(walker) => walker.fits(offset),
-            Container::MpegTs(scanner) => scanner.fits(offset),
-            Container::Mp4(walker) => walker.fits(offset),
-            Container::Flv(walker) => walker.fits(),
-            Container::Ogg(walker) => walker.fits(),
+            Container::Matroska(walker) => walker.is_valid(offset),
+            Container::MpegTs(scanner) => scanner.is_valid(offset),
+            Container::Mp4(walker) => walker.is_valid(offset),
+            Container::Flv(walker) => walker.is_valid(),
+            Container::Ogg(walker) => walker.is_valid(),
             Container::Sound(_) => true,
         }
     }
@@ -432,13 +432,13 @@ impl Scanner {
     /// Returns whether a handed-over state is possible, for bytes up to this offset: all offsets in
     /// it lie within them.
     #[cfg(feature = "handover")]
-    pub(crate) fn fits(&self, offset: u64) -> bool {
+    pub(crate) fn is_valid(&self, offset: u64) -> bool {
         let state_fits = match &self.state {
-            State::Undecided(beginning) => beginning.fits(offset),
-            State::Known(container) => container.fits(offset),
+            State::Undecided(beginning) => beginning.is_valid(offset),
+            State::Known(container) => container.is_valid(offset),
             State::Unknown => true,
         };
-        state_fits && self.offset == offset && self.window.fits(offset, HEADER_BYTES_MAX)
+        state_fits && self.offset == offset && self.window.is_valid(offset, HEADER_BYTES_MAX)
     }
 }
 

@@ -113,7 +113,7 @@ impl Mp4 {
             self.tracks = Tracks::read(&whole[head.bytes..]).ok_or(Unsupported)?;
             self.has_header = true;
             (self.fragment_start, self.last_unit) = (None, None);
-            self.header.tell();
+            self.header.use_next();
             findings(Finding::Header, self.header.lend());
         }
         Ok(())
@@ -138,8 +138,8 @@ impl Mp4 {
 
     /// Returns whether a handed-over state is possible, for bytes up to this offset.
     #[cfg(feature = "handover")]
-    pub(super) fn fits(&self, offset: u64) -> bool {
-        self.header.fits() && self.fragment_start.is_none_or(|start| start <= offset)
+    pub(super) fn is_valid(&self, offset: u64) -> bool {
+        self.header.is_valid() && self.fragment_start.is_none_or(|start| start <= offset)
     }
 }
 

@@ -365,7 +365,7 @@ impl Ogg {
         }
         self.phase = Phase::Data;
         self.rewriter = None;
-        self.header.tell();
+        self.header.use_next();
         findings(Finding::Header, self.header.lend());
         if !taken {
             self.enter_data(page, begin, findings);
@@ -428,9 +428,9 @@ impl Ogg {
 
     /// Returns whether a handed-over state is possible. Offsets are only compared.
     #[cfg(feature = "handover")]
-    pub(super) fn fits(&self) -> bool {
-        self.header.fits()
-            && self.rewriter.as_ref().is_none_or(Rewriter::fits)
+    pub(super) fn is_valid(&self) -> bool {
+        self.header.is_valid()
+            && self.rewriter.as_ref().is_none_or(Rewriter::is_valid)
             && self.streams.len() <= STREAMS_MAX
     }
 }

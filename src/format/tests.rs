@@ -222,8 +222,8 @@ fn a_handed_over_scanner_that_cannot_be_is_refused() {
     for (format, bytes, _) in beginnings() {
         let (scanner, _) = fed(&bytes);
         let at = bytes.len() as u64;
-        assert!(scanner.fits(at), "{format:?}");
-        assert!(!scanner.fits(at + 1), "{format:?}");
+        assert!(scanner.is_valid(at), "{format:?}");
+        assert!(!scanner.is_valid(at + 1), "{format:?}");
         // A place, and two values, of which the first can be.
         let ahead = |name| vec![(name, json!(at), json!(at + 1))];
         let (name, mut values) = match format {
@@ -257,9 +257,12 @@ fn a_handed_over_scanner_that_cannot_be_is_refused() {
         }
         for (place, can_be, cannot) in values {
             let place = format!("/state/Known/{name}/{place}");
-            assert!(told_otherwise(&scanner, &place, can_be).fits(at), "{place}");
             assert!(
-                !told_otherwise(&scanner, &place, cannot).fits(at),
+                told_otherwise(&scanner, &place, can_be).is_valid(at),
+                "{place}"
+            );
+            assert!(
+                !told_otherwise(&scanner, &place, cannot).is_valid(at),
                 "{place}"
             );
         }
@@ -272,15 +275,21 @@ fn a_handed_over_scanner_that_cannot_be_is_refused() {
             ("/offset", json!(at), json!(at - 1)),
             ("/window/held/rest", zeros(10), zeros(bytes.len() + 1)),
         ] {
-            assert!(told_otherwise(&scanner, place, can_be).fits(at), "{place}");
-            assert!(!told_otherwise(&scanner, place, cannot).fits(at), "{place}");
+            assert!(
+                told_otherwise(&scanner, place, can_be).is_valid(at),
+                "{place}"
+            );
+            assert!(
+                !told_otherwise(&scanner, place, cannot).is_valid(at),
+                "{place}"
+            );
         }
     }
     // A beginning, and all together.
     let (scanner, _) = fed(b"Ogg");
-    assert!(scanner.fits(3));
+    assert!(scanner.is_valid(3));
     let (scanner, _) = fed(&[b'x'; 900]);
-    assert!(scanner.fits(900));
+    assert!(scanner.is_valid(900));
     let (flv, _) = fed(&beginnings()[5].1);
     let tag = |bytes: usize| {
         let bytes = json!({ "copied": 0, "rest": "0".repeat(bytes) });
@@ -289,7 +298,7 @@ fn a_handed_over_scanner_that_cannot_be_is_refused() {
     let tags = |bytes: usize| json!([tag(bytes), tag(bytes), tag(bytes)]);
     let flv = told_otherwise(&flv, "/state/Known/Flv/tags/kept", tags(128 * 1024));
     let at = flv.offset;
-    assert!(flv.fits(at), "each as long as it may be");
+    assert!(flv.is_valid(at), "each as long as it may be");
 }
 
 /// A walker looks at few of the bytes between pages and between frames.

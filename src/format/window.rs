@@ -206,7 +206,7 @@ impl Window {
     /// Returns whether a handed-over state is possible, for bytes up to this offset. At most
     /// `bytes_max` bytes are read at once.
     #[cfg(feature = "handover")]
-    pub(crate) fn fits(&self, offset: u64, bytes_max: usize) -> bool {
+    pub(crate) fn is_valid(&self, offset: u64, bytes_max: usize) -> bool {
         let left = self.held.len().checked_sub(self.passed);
         left.is_some_and(|left| left as u64 <= offset)
             && self.held.len() <= 2 * bytes_max

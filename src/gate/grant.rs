@@ -110,7 +110,7 @@ impl Grant {
     }
 
     /// Returns whether nobody is admitted any more.
-    pub fn is_shut(&self, now: UnixTime) -> bool {
+    pub fn is_over(&self, now: UnixTime) -> bool {
         self.shuts().is_some_and(|shuts| shuts <= now)
     }
 
@@ -240,9 +240,9 @@ mod tests {
                 ..Terms::default()
             },
         };
-        assert!(!Grant::from(Direction::In).is_shut(UnixTime::MAX));
+        assert!(!Grant::from(Direction::In).is_over(UnixTime::MAX));
         for grant in [with(Some(at(5)), Some(at(9))), with(None, Some(at(5)))] {
-            assert!(!grant.is_shut(at(4)) && grant.is_shut(at(5)) && grant.is_shut(at(10)));
+            assert!(!grant.is_over(at(4)) && grant.is_over(at(5)) && grant.is_over(at(10)));
         }
         let known = with(Some(at(5)), Some(at(9)));
         let later = GrantChange {

@@ -128,7 +128,7 @@ impl Tokens {
     }
 
     /// Sets the latest time.
-    pub fn tell_time(&mut self, time: UnixTime) {
+    pub fn set_time(&mut self, time: UnixTime) {
         self.time = self.time.max(time);
     }
 
@@ -211,7 +211,7 @@ impl Tokens {
         now: UnixTime,
     ) -> Result<Addition, Full> {
         let known = self.grant(session);
-        let alive = known.filter(|known| !known.is_shut(now));
+        let alive = known.filter(|known| !known.is_over(now));
         let http = http.map(|change| Grant::changed(alive, change));
         let http = http.filter(|grant| Some(grant) != known);
         let (rtp, new_clients) = self.changed_clients(session, rtp);
@@ -241,7 +241,7 @@ impl Tokens {
     /// Makes changes that were written together.
     pub fn replay(&mut self, entry: &Entry) {
         if let Some(time) = entry.time {
-            self.tell_time(time);
+            self.set_time(time);
         }
         for record in &entry.records {
             self.carry_out(record);
@@ -346,14 +346,14 @@ impl Tokens {
     fn ask(&self, name: &SessionId, now: UnixTime, wanted: Direction) -> Result<(), Denied> {
         match self.grant(name) {
             None => Err(Denied::NoToken),
-            Some(grant) if grant.is_shut(now) => Err(Denied::Over),
+            Some(grant) if grant.is_over(now) => Err(Denied::Over),
             Some(grant) if !grant.direction.allows(wanted) => Err(Denied::Direction),
             Some(_) => Ok(()),
         }
     }
 
     /// Returns the next time after `now` at which an `http` tuple expires.
-    pub fn next_shut(&self, now: UnixTime) -> Option<UnixTime> {
+    pub fn next_expiry(&self, now: UnixTime) -> Option<UnixTime> {
         let later = (Bound::Excluded((now, u64::MAX)), Bound::Unbounded);
         self.shuts
             .range(later)
@@ -362,7 +362,11 @@ impl Tokens {
     }
 
     /// Returns the session ids whose `http` tuples expired after `since`, up to `now`.
-    pub fn shut_since(&self, since: UnixTime, now: UnixTime) -> impl Iterator<Item = &SessionId> {
+    pub fn expired_since(
+        &self,
+        since: UnixTime,
+        now: UnixTime,
+    ) -> impl Iterator<Item = &SessionId> {
         let meanwhile = (since, u64::MAX)..=(now.max(since), u64::MAX);
         let serials = self.shuts.range(meanwhile).map(|((_, serial), ())| serial);
         serials.filter_map(|serial| Some(&self.in_order.get(serial)?.session))

@@ -59,7 +59,7 @@ impl HlsRequest {
 
     no_value! {
         fn is_list(&self) -> bool;
-        fn reach(&self) -> PlaylistPosition;
+        fn playlist_position(&self) -> PlaylistPosition;
         fn is_addressed_by(&self, _: &Target) -> bool;
         fn query(&self) -> Option<String>;
     }

@@ -113,7 +113,7 @@ pub struct Cutter {
     end: Option<bool>,
     /// Newest playlist.
     #[cfg_attr(feature = "handover", serde(skip))]
-    list: Option<(Beginnings, Rc<[u8]>)>,
+    list: Option<(ListStart, Rc<[u8]>)>,
     /// Number of the first segment in the newest playlist. A later playlist begins with no lower one.
     listed_from: u64,
     /// Whether the playlist has grown since it was last asked.
@@ -122,7 +122,7 @@ pub struct Cutter {
 }
 
 /// Number of a playlist's first segment, and when its newest title began.
-type Beginnings = (u64, Option<Duration>);
+type ListStart = (u64, Option<Duration>);
 
 /// Whether segments can begin with the current header. Each header is looked at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -248,7 +248,7 @@ impl Cutter {
             None => self.break_off(newest),
         }
         if let Some(last) = self.segments.back() {
-            self.settle_target(last.ticks.into());
+            self.set_target_duration(last.ticks.into());
         }
         self.end = Some(is_complete);
         self.list = None;
@@ -306,7 +306,7 @@ impl Cutter {
             if ticks <= ticks_max || end.offset <= filling.start.offset {
                 break;
             }
-            self.settle_target(GROUP_TICKS_MAX);
+            self.set_target_duration(GROUP_TICKS_MAX);
             let is_join = join.is_some_and(|join| join.offset == end.offset);
             self.cuts_in_groups = self.cuts_in_groups.saturating_add(u64::from(!is_join));
             self.cut(end, is_join, header, now);
@@ -345,7 +345,7 @@ impl Cutter {
         }
         self.parts.join(offset);
         if self.target.is_none() {
-            self.settle_target(ticks);
+            self.set_target_duration(ticks);
         }
         if ticks + ROUNDING_TICKS >= self.segment_ticks() {
             let end = self.filling.as_ref().and_then(OpenSegment::end);
@@ -355,10 +355,10 @@ impl Cutter {
 
     /// Settles the target duration: the duration of as many groups of `group` ticks as a segment
     /// needs. Players take it as rounded (RFC 8216 section 4.3.3.1).
-    fn settle_target(&mut self, group: i64) {
+    fn set_target_duration(&mut self, group: i64) {
         let group = group.clamp(1, GROUP_TICKS_MAX);
         if self.target.is_none() {
-            self.parts.settle(self.segment_ticks());
+            self.parts.set_target(self.segment_ticks());
         }
         let groups = (self.segment_ticks() - ROUNDING_TICKS + group - 1) / group;
         let before = self.segments.iter().map(|segment| i64::from(segment.ticks));
@@ -497,7 +497,7 @@ impl Cutter {
         }
         // A segment that was broken off does not show how long the others are.
         if self.made() + 1 >= LISTED_MIN as u64 {
-            self.settle_target(ticks);
+            self.set_target_duration(ticks);
         }
         let is_mp4 = self.kind() == Some(Format::Mp4);
         let may_rise = self.settled_target().is_none() || is_mp4 && self.listed_from == 0;

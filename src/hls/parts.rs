@@ -107,7 +107,7 @@ impl Parts {
     }
 
     /// Settles the part target for segments of `segment` ticks. The open segment has no parts.
-    pub fn settle(&mut self, segment: i64) {
+    pub fn set_target(&mut self, segment: i64) {
         if self.length != Length::Unknown {
             return;
         }

@@ -123,7 +123,7 @@ impl HlsRequest {
     }
 
     /// Returns the position of the playlist at which the object exists.
-    pub fn reach(&self) -> PlaylistPosition {
+    pub fn playlist_position(&self) -> PlaylistPosition {
         match self {
             HlsRequest::List(None) => PlaylistPosition::NOTHING,
             // Below the position of viewers who wait for the stream itself.

@@ -21,7 +21,7 @@ use crate::time::{Instant, UnixTime};
 
 pub(super) use kept::KeptAccessRequest;
 pub(super) use place::{Beyond, Door, Others};
-use refusals::{forbidden, kept_out, no_token, not_running, token_is_over};
+use refusals::{blocked_for, forbidden, no_token, not_running, token_is_over};
 pub(super) use refusals::{kicked, no_stream, no_viewer, not_found, tokens_are_off};
 pub(super) use watchers::Look;
 
@@ -627,7 +627,7 @@ impl Gate<'_> {
     fn check_block(&self, session: &SessionId) -> Result<(), Refusal> {
         match self.blocks.left(session, self.now) {
             None => Ok(()),
-            Some(left) => Err(kept_out(
+            Some(left) => Err(blocked_for(
                 "the operator has blocked this session for a while",
                 left,
             )),
@@ -640,7 +640,7 @@ impl Gate<'_> {
         let left = from.and_then(|whom| self.barred.left(&whom, self.now));
         match left {
             None => Ok(()),
-            Some(left) => Err(kept_out(
+            Some(left) => Err(blocked_for(
                 "the operator has disconnected this viewer and blocks its address for a while",
                 left,
             )),

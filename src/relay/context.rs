@@ -48,13 +48,13 @@ pub(super) struct Context {
     pub events: Events,
     pub rations: Rations,
     /// Limit for reports of refused sources.
-    refusals: Ration,
+    refusals: EventLimit,
     /// The newest of these reports, for the snapshot of `/api/events`, each with its network unless
     /// a predecessor has made it. At most [`REFUSED_MAX`], and [`REFUSED_OF_NETWORK_MAX`] of each
     /// network.
     refused: VecDeque<(Option<IpAddr>, String)>,
     /// Limit for lines about tokens in the log.
-    changes: Ration,
+    changes: EventLimit,
     ticket_next: u64,
     /// Bytes freed since memory was last returned to the kernel.
     freed_bytes: usize,
@@ -64,7 +64,7 @@ pub(super) struct Context {
 
 /// Limits how many events of a kind are reported.
 #[derive(Default)]
-struct Ration {
+struct EventLimit {
     bucket: TokenBucket,
     left_out: u64,
 }
@@ -81,7 +81,7 @@ const REFUSALS: Rate = Rate {
 const REFUSED_MAX: usize = 16;
 const REFUSED_OF_NETWORK_MAX: usize = 8;
 
-impl Ration {
+impl EventLimit {
     /// Returns how many were left out before this one, or `None` if this one is left out.
     fn admit(&mut self, rate: Rate, now: Instant) -> Option<u64> {
         let is_reported = self.bucket.try_take(1, rate, now);
@@ -117,9 +117,9 @@ impl Context {
             report: Report::new(settings.limits.report),
             events: Events::default(),
             rations: Rations::default(),
-            refusals: Ration::default(),
+            refusals: EventLimit::default(),
             refused: VecDeque::new(),
-            changes: Ration::default(),
+            changes: EventLimit::default(),
             ticket_next: 1,
             freed_bytes: 0,
             return_armed: Armed::default(),
@@ -312,7 +312,7 @@ impl Context {
 
     /// Takes over the reading of this host's clock, if it is ahead of the calendar.
     /// Returns whether it is.
-    pub fn hear_time(&mut self, since_1970: Duration) -> bool {
+    pub fn set_unix_time(&mut self, since_1970: Duration) -> bool {
         self.calendar.advance(since_1970, self.now)
     }
 
@@ -452,7 +452,7 @@ mod tests {
     /// Neither refused sources nor a thousand new keys push out other lines.
     #[test]
     fn so_many_of_a_kind_are_told_of_in_a_second() {
-        let mut ration = Ration::default();
+        let mut ration = EventLimit::default();
         for second in [0, 1, 7] {
             let now = Instant::after_start(Duration::from_secs(second));
             for number in 0..20 {

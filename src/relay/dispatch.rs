@@ -58,10 +58,13 @@ impl Relay {
             Event::OriginClosed { pull, id, error } => {
                 let came_through =
                     |session: &SessionId| came_through(&self.streams, &self.clients, session);
-                self.fetch.asked(pull, (id, error), came_through, ctx);
+                self.fetch
+                    .request_ended(pull, (id, error), came_through, ctx);
             }
-            Event::PeerAnswered { list, peer, rows } => self.lists.told((list, peer), rows, ctx),
-            Event::PeerClosed { list, peer } => self.lists.telling_ended((list, peer), ctx),
+            Event::PeerAnswered { list, peer, rows } => {
+                self.lists.take_rows((list, peer), rows, ctx)
+            }
+            Event::PeerClosed { list, peer } => self.lists.peer_ended((list, peer), ctx),
             Event::CallerClosed(call) => self.lists.forget(call, ctx),
             Event::CallTimedOut(call) => {
                 let why =
@@ -75,7 +78,7 @@ impl Relay {
                 let refusal = Refusal::new(Status::Forbidden, reason);
                 self.clients.dismiss_source(source, &refusal, ctx);
             }
-            Event::ResumeSource(source) => self.clients.wait_ahead(source),
+            Event::ResumeSource(source) => self.clients.queue_pipelined(source),
             Event::PlaylistGrew(id) => {
                 if let Some((session, reached)) = self.streams.reached(id) {
                     let outcome = WaitOutcome::Called;
@@ -85,7 +88,7 @@ impl Relay {
             }
             Event::FormatKnown(id) => {
                 self.refresh_clients(id);
-                self.streams.tell_of_transport(id, &mut self.ctx);
+                self.streams.report_transport(id, &mut self.ctx);
                 // Viewers of another container have waited for that.
                 if let Some(session) = self.streams.session(id) {
                     self.clients
@@ -237,7 +240,7 @@ impl Relay {
             self.clients.count_hls(id, ctx);
         }
         match watched {
-            Some(WatchResponse::Viewing(viewing)) => {
+            Some(WatchResponse::ViewerResponse(viewing)) => {
                 self.clients.begin_watching(id, viewing, &session, ctx);
             }
             Some(WatchResponse::Segment(head, viewing)) => {

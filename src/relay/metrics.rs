@@ -15,7 +15,7 @@ use crate::udp_out::ClientFigures;
 pub(super) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Everything that the metrics show.
-pub(super) struct Seen<'a> {
+pub(super) struct Sampled<'a> {
     /// What has been counted since the start.
     pub counts: &'a Counts,
     /// Over all streams.
@@ -94,7 +94,7 @@ impl OfStream {
 pub(super) const STREAMS_SHOWN_MAX: usize = 100;
 
 /// Returns samples: each has its labels, and a number.
-type Samples = fn(&Seen<'_>) -> Vec<(String, u64)>;
+type Samples = fn(&Sampled<'_>) -> Vec<(String, u64)>;
 
 /// The families of samples: kind, name, help, and the function that makes the samples.
 #[rustfmt::skip]
@@ -176,7 +176,7 @@ fn labelled(
 }
 
 /// Returns the datagrams of UDP clients by address. An address is no secret of a session.
-fn of_udp_clients(seen: &Seen<'_>) -> Vec<(String, u64)> {
+fn of_udp_clients(seen: &Sampled<'_>) -> Vec<(String, u64)> {
     let clients = seen.udp_clients.iter();
     let samples = clients.flat_map(|(client, figures)| {
         [("sent", figures.sent), ("dropped", figures.dropped)].map(|(state, count)| {
@@ -187,7 +187,7 @@ fn of_udp_clients(seen: &Seen<'_>) -> Vec<(String, u64)> {
     samples.collect()
 }
 
-fn dropped(seen: &Seen<'_>) -> Vec<(String, u64)> {
+fn dropped(seen: &Sampled<'_>) -> Vec<(String, u64)> {
     let counts = seen.counts;
     let samples = [
         ("stranger", counts.of(Count::Stranger)),
@@ -211,7 +211,7 @@ pub(super) fn labels_of(session: Digest, word: &str) -> String {
     }
 }
 
-impl Seen<'_> {
+impl Sampled<'_> {
     fn of_each(&self, number: fn(&OfStream) -> u64) -> Vec<(String, u64)> {
         let each = self.each.iter();
         each.map(|(labels, one)| (labels.clone(), number(one)))
@@ -288,7 +288,7 @@ mod tests {
             dropped: client.2,
         };
         let at = client.0.parse().expect("an address");
-        let seen = Seen {
+        let seen = Sampled {
             counts,
             streams: Sums {
                 running: 101,

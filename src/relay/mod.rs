@@ -9,7 +9,7 @@
 //!
 //! The shell calls the core in this order:
 //!
-//! - It reports each input, and lets the core read pipelined input ([`Relay::read_ahead`]).
+//! - It reports each input, and lets the core read pipelined input ([`Relay::read_pipelined`]).
 //! - It writes output until there is none, or until the turn has lasted long enough.
 //! - It carries out the actions.
 //!
@@ -90,7 +90,7 @@ use fetch::{Fetch, Pull};
 use grants::Grants;
 pub use job::{ADDRESSES_MAX, Done, Job, JobId};
 use lists::Lists;
-pub use report::{Level, ReportLimits};
+pub use report::{Level, LogLimits};
 use rtp_in::RtpIn;
 pub use rtp_in::UdpPort;
 pub use settings::{Fields, Limits, OriginUrl, Peer, Settings, VARIES};
@@ -228,12 +228,12 @@ impl Relay {
 
     /// Returns how many bytes the shell may read from this client. 0 leaves them in the socket
     /// until [`Action::ReadOn`].
-    pub fn appetite(&mut self, id: ConnectionId) -> usize {
-        let of_source = |stream, ctx: &mut _| self.streams.source_appetite(stream, ctx);
-        self.clients.appetite(id, of_source, &mut self.ctx)
+    pub fn bytes_wanted(&mut self, id: ConnectionId) -> usize {
+        let of_source = |stream, ctx: &mut _| self.streams.source_bytes_wanted(stream, ctx);
+        self.clients.bytes_wanted(id, of_source, &mut self.ctx)
     }
 
-    /// Handles bytes of a client, at most as many as [`Relay::appetite`] returned. Returns the cost
+    /// Handles bytes of a client, at most as many as [`Relay::bytes_wanted`] returned. Returns the cost
     /// of reading them.
     pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Instant) -> usize {
         self.ctx.set_now(now);
@@ -279,11 +279,11 @@ impl Relay {
 
     /// Reads pipelined input of the next client in the list, or answers its wait. Lets the next
     /// remuxed stream catch up, too. Returns the cost. `None`: there is neither.
-    pub fn read_ahead(&mut self, now: Instant) -> Option<usize> {
+    pub fn read_pipelined(&mut self, now: Instant) -> Option<usize> {
         self.ctx.set_now(now);
         self.clients.reading.begin(0);
         let is_behind = self.streams.read_behind(&mut self.ctx);
-        let ahead = self.clients.next_ahead();
+        let ahead = self.clients.next_pipelined();
         let id = ahead.as_ref().map(|(id, _)| *id);
         if let Some((id, waited)) = ahead {
             if let Some(waited) = waited {
@@ -295,14 +295,14 @@ impl Relay {
         }
         self.dispatch_events();
         if let Some(id) = id {
-            self.clients.end_ahead(id, &mut self.ctx);
+            self.clients.end_pipelined(id, &mut self.ctx);
         }
         Some(self.clients.reading.cost)
     }
 
-    /// Returns whether [`Relay::read_ahead`] has something to do.
-    pub fn has_ahead(&self) -> bool {
-        self.clients.has_ahead() || self.streams.has_behind()
+    /// Returns whether [`Relay::read_pipelined`] has something to do.
+    pub fn has_pipelined(&self) -> bool {
+        self.clients.has_pipelined() || self.streams.has_behind()
     }
 
     /// Handles the end of a client's input. `has_unread`: some bytes are still in the socket,
@@ -332,9 +332,9 @@ impl Relay {
     }
 
     /// Sets the time by this host's clock, as the time since 1970.
-    pub fn hear_time(&mut self, since_1970: Duration, now: Instant) {
+    pub fn set_unix_time(&mut self, since_1970: Duration, now: Instant) {
         self.ctx.set_now(now);
-        if self.ctx.hear_time(since_1970) {
+        if self.ctx.set_unix_time(since_1970) {
             self.grants.rearm(&mut self.ctx);
             self.clients.rearm_admitted(&mut self.ctx);
         }
@@ -475,7 +475,7 @@ impl Relay {
     pub fn served(&mut self, id: ConnectionId, outcome: Outcome, now: Instant) {
         self.ctx.set_now(now);
         if let Some((place, outcome)) = self.clients.served(id, outcome, &mut self.ctx) {
-            self.streams.settle(place, outcome);
+            self.streams.end_turn(place, outcome);
         }
     }
 

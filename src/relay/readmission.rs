@@ -55,7 +55,7 @@ impl Relay {
         match stand {
             Stand::Idle => Ok(()),
             Stand::Asks(way) => {
-                let unknown = KeptAccessRequest::of_way(way);
+                let unknown = KeptAccessRequest::of_entry_point(way);
                 let access_request = access_request.unwrap_or(&unknown).access_request(caller);
                 if access_request.way == EntryPoint::Icecast && !settings.admits_icecast {
                     return refused(
@@ -73,7 +73,7 @@ impl Relay {
                 if way == EntryPoint::Hls && !settings.serves_hls {
                     return refused("this server does not serve HLS; start it with --hls=on");
                 }
-                let access_request = KeptAccessRequest::of_way(way);
+                let access_request = KeptAccessRequest::of_entry_point(way);
                 gate.enter(&access_request.access_request(caller))?;
                 let by_origin = old.asks_origin && !settings.asks_origin;
                 let name = self.clients.came_by(id).filter(|_| by_origin);
@@ -89,7 +89,7 @@ impl Relay {
 
     fn end_client(&mut self, id: ConnectionId, refusal: &Refusal) {
         let from = self.clients.peer(id).map(|peer| peer.ip());
-        self.tell_of_end(from, &refusal.detail);
+        self.report_end(from, &refusal.detail);
         if let Some(Waiting { session, reply, .. }) = self.clients.end_wait(id) {
             self.clients.refuse(id, refusal, reply, &mut self.ctx);
             return self.tend_pull(&session);
@@ -101,7 +101,7 @@ impl Relay {
         }
     }
 
-    fn tell_of_end(&mut self, from: Option<IpAddr>, detail: &str) {
+    fn report_end(&mut self, from: Option<IpAddr>, detail: &str) {
         let from = from.map_or("nobody".to_owned(), |from| from.to_string());
         self.ctx.log_change(format_args!(
             "event=not-readmitted peer={from} detail=\"{detail}\""
@@ -135,7 +135,7 @@ impl Relay {
                 session.is_some_and(|session| self.grants.is_client(&session, named, is_bare));
             let gate = self.grants.gate(&self.ctx);
             if !is_client || gate.enter(&sender.access_request(is_bare)).is_err() {
-                self.tell_of_end(Some(known.from.ip()), REASON);
+                self.report_end(Some(known.from.ip()), REASON);
                 self.streams.end(id, End::Lost, REASON, &mut self.ctx);
             }
         }
@@ -145,7 +145,7 @@ impl Relay {
     /// that origin is gone. Viewers that come again have the stream fetched anew.
     fn end_pulls(&mut self) {
         for session in self.fetch.sessions() {
-            self.tell_of_end(None, "--origin has changed");
+            self.report_end(None, "--origin has changed");
             self.fetch.drop(&session, &mut self.ctx);
             self.streams.abort(&session, &mut self.ctx);
             if !self.fetch.origins.is_empty() && self.clients.waiting.is_awaited(&session) {

@@ -37,7 +37,7 @@ impl Level {
 
 /// The bounds of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ReportLimits {
+pub struct LogLimits {
     /// Lines of each level in a second. Further lines are counted only.
     pub lines_per_second_max: u32,
     /// Lines of less serious levels are left out.
@@ -47,7 +47,7 @@ pub struct ReportLimits {
 /// State of the log.
 #[derive(Default)]
 pub(super) struct Report {
-    limits: ReportLimits,
+    limits: LogLimits,
     second: u64,
     /// Lines of each level in this second. Each has its own limit, so that streams and clients cannot
     /// push out errors.
@@ -61,7 +61,7 @@ pub(super) struct Report {
 
 impl Report {
     /// Makes the state of an empty log.
-    pub fn new(limits: ReportLimits) -> Report {
+    pub fn new(limits: LogLimits) -> Report {
         Report {
             limits,
             ..Report::default()
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    const LIMITS: ReportLimits = ReportLimits {
+    const LIMITS: LogLimits = LogLimits {
         lines_per_second_max: 10,
         level: Level::Info,
     };
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_host_has_half_of_the_lines_and_all_hosts_three_quarters() {
         for (most, of_host, of_hosts) in [(100, 50, 75), (10, 5, 8), (2, 1, 2), (1, 1, 1)] {
-            let mut report = Report::new(ReportLimits {
+            let mut report = Report::new(LogLimits {
                 lines_per_second_max: most,
                 ..LIMITS
             });
@@ -202,7 +202,7 @@ mod tests {
     fn a_level_has_so_many_lines_in_a_second() {
         let levels = [Level::Error, Level::Warn, Level::Info, Level::Debug];
         for (number, most) in levels.into_iter().enumerate() {
-            let mut report = Report::new(ReportLimits {
+            let mut report = Report::new(LogLimits {
                 level: most,
                 ..LIMITS
             });

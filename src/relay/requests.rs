@@ -16,7 +16,7 @@ use super::origin_error::OriginError;
 use super::page::{Document, Page};
 use super::pass::Admission;
 use super::route::{self, RequestContext, Route};
-use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
+use super::rtp_in::{Datagram, Newcomer, Sender, UdpPort};
 use super::streams::{SourceInfo, StreamSource};
 use super::view::View;
 use super::viewer_id::ListedId;
@@ -79,7 +79,7 @@ impl Relay {
             WaitOutcome::TurnedAway(fault) => Err(gate.turned_away(fault)),
             WaitOutcome::Open | WaitOutcome::Called => gate.go_on_late(
                 (&name, &session),
-                (view.way(), from),
+                (view.entry_point(), from),
                 &session_state,
                 || self.fetch.absence(&session),
             ),
@@ -87,7 +87,7 @@ impl Relay {
         match verdict {
             Ok(()) => {
                 if matches!(view, View::Part(_)) {
-                    let admission = gate.admission(name, &session, view.way());
+                    let admission = gate.admission(name, &session, view.entry_point());
                     self.clients.admit(id, admission, &mut self.ctx);
                 }
                 let may_wait = outcome != WaitOutcome::Open;
@@ -113,7 +113,10 @@ impl Relay {
             may_pass: &|| self.fetch.origins.check_via(head.fields.via.as_deref()),
         };
         let (route, has_payload) = (asked.route(), asked.has_payload());
-        let access_request = route.as_ref().ok().and_then(|route| asked.kept(route));
+        let access_request = route
+            .as_ref()
+            .ok()
+            .and_then(|route| asked.kept_request(route));
         self.clients.keep_access_request(id, access_request);
         match route {
             Err(refusal) => {
@@ -432,7 +435,7 @@ impl Relay {
         let via = answer.via.as_deref();
         let session = match self.fetch.offered(pull, via) {
             Ok(session) => session,
-            Err(fault) => return self.clients.give_up_asking(id, fault, &mut self.ctx),
+            Err(fault) => return self.clients.give_up_origin(id, fault, &mut self.ctx),
         };
         let access_request = AccessRequest::without_request(EntryPoint::Pull, peer);
         let session_state = self.session_state(&session);
@@ -440,7 +443,7 @@ impl Relay {
         if !gate.may_publish(&access_request, &session, &session_state) {
             return self
                 .clients
-                .give_up_asking(id, OriginError::Busy, &mut self.ctx);
+                .give_up_origin(id, OriginError::Busy, &mut self.ctx);
         }
         let stream = self.begin(
             session.clone(),
@@ -542,27 +545,27 @@ impl Relay {
         let tokens = self.grants.tokens();
         let ctx = &mut self.ctx;
         match self.rtp_in.sort((from, port), bytes, tokens, known, ctx) {
-            Came::Media(id, packet) => {
+            Datagram::Media(id, packet) => {
                 if let Some(media) = self.streams.take_packet(id, &packet, bytes, ctx) {
                     let anew = self.streams.append(id, media, ctx);
                     self.follow(anew);
                 }
                 self.go_on_in_order(id);
             }
-            Came::Bare(id) => {
+            Datagram::Bare(id) => {
                 if let Some(media) = self.streams.take_bare(id, bytes, ctx) {
                     let anew = self.streams.append(id, &media, ctx);
                     self.follow(anew);
                 }
             }
-            Came::Control(id, control) => {
+            Datagram::Control(id, control) => {
                 let said = (from.ip(), bytes);
                 if self.streams.take_control(id, &control, said, ctx) && control.says_bye {
                     self.clients.reading.count(HEAD_COST);
                     self.go_on_in_order(id);
                 }
             }
-            Came::Newcomer(newcomer) => {
+            Datagram::Newcomer(newcomer) => {
                 let is_bare = newcomer.packet.is_none();
                 let access_request = newcomer.sender.access_request(is_bare);
                 let its = newcomer
@@ -578,23 +581,23 @@ impl Relay {
                     session_state,
                     &self.ctx,
                 ) {
-                    Ok(session) => self.hear_newcomer(&newcomer, session, (from, port), bytes),
+                    Ok(session) => self.take_newcomer(&newcomer, session, (from, port), bytes),
                     Err(dropped) => self.ctx.count(dropped, 1),
                 }
             }
-            Came::Nothing => {}
+            Datagram::Nothing => {}
         }
     }
 
     /// Handles a datagram of a new sender. It may begin a stream.
-    fn hear_newcomer(
+    fn take_newcomer(
         &mut self,
         newcomer: &Newcomer<'_>,
         session: SessionId,
         (from, port): (SocketAddr, UdpPort),
         bytes: &[u8],
     ) {
-        let Some(first) = self.rtp_in.hear(newcomer, bytes, &mut self.ctx) else {
+        let Some(first) = self.rtp_in.take(newcomer, bytes, &mut self.ctx) else {
             return;
         };
         let Sender {

@@ -76,7 +76,7 @@ impl<'a> RequestContext<'a> {
         // Connections beyond a limit get no streams, and no information about any.
         let way = route
             .as_ref()
-            .map_or(EntryPoint::Viewer, |route| self.way(route));
+            .map_or(EntryPoint::Viewer, |route| self.entry_point(route));
         self.gate.place(way, self.caller.beyond)?;
         let route = route?;
         let is_by_token = match way {
@@ -101,7 +101,7 @@ impl<'a> RequestContext<'a> {
         !matches!(self.framing, Framing::None | Framing::Length(0))
     }
 
-    fn way(&self, route: &Route) -> EntryPoint {
+    fn entry_point(&self, route: &Route) -> EntryPoint {
         match route {
             Route::Call(Call::Follow { .. }) => EntryPoint::Events,
             Route::Call(Call::WatchPage(_) | Call::About(_)) => EntryPoint::WatchPage,
@@ -121,15 +121,15 @@ impl<'a> RequestContext<'a> {
             }
             Route::Publish { .. } if self.head.method == Method::Post => EntryPoint::Post,
             Route::Publish { .. } => EntryPoint::Put,
-            Route::Watch { view, .. } => view.way(),
+            Route::Watch { view, .. } => view.entry_point(),
         }
     }
 
     /// What is kept of a request that may last. A viewer's shows nothing that is asked for again.
-    pub fn kept(&self, route: &Route) -> Option<KeptAccessRequest> {
+    pub fn kept_request(&self, route: &Route) -> Option<KeptAccessRequest> {
         match route {
             Route::Call(_) | Route::Publish { .. } => {
-                Some(self.access_request(self.way(route)).keep())
+                Some(self.access_request(self.entry_point(route)).keep())
             }
             Route::Watch { .. } => None,
         }

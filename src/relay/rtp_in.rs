@@ -120,7 +120,7 @@ pub(super) struct Newcomer<'a> {
 }
 
 /// What a datagram is.
-pub(super) enum Came<'a> {
+pub(super) enum Datagram<'a> {
     /// A packet of this stream's source.
     Media(StreamId, Packet<'a>),
     /// MPEG-TS of this stream's source, which sends no RTP.
@@ -143,13 +143,13 @@ impl RtpIn {
         tokens: Option<&Tokens>,
         known: impl FnOnce(StreamId) -> Option<Known>,
         ctx: &mut Context,
-    ) -> Came<'a> {
+    ) -> Datagram<'a> {
         let came = sender(from, port, ctx)
             .ok_or(Count::Stranger)
             .and_then(|sender| self.whose((sender, port), bytes, tokens, known, ctx.now()));
         came.unwrap_or_else(|dropped| {
             ctx.count(dropped, 1);
-            Came::Nothing
+            Datagram::Nothing
         })
     }
 
@@ -161,7 +161,7 @@ impl RtpIn {
         tokens: Option<&Tokens>,
         known: impl FnOnce(StreamId) -> Option<Known>,
         now: Instant,
-    ) -> Result<Came<'a>, Count> {
+    ) -> Result<Datagram<'a>, Count> {
         let running = self.sources.get(&sender.named).copied();
         let source = running.and_then(|id| Some((id, known(id)?)));
         let is_bare = source.is_some_and(|(_, known)| known.ssrc.is_none());
@@ -170,22 +170,22 @@ impl RtpIn {
         }
         // Without tokens there is no RTP.
         let Some(tokens) = tokens else {
-            return Ok(Came::Nothing);
+            return Ok(Datagram::Nothing);
         };
         let may_be_bare = may_be_bare(tokens, sender.named).ok_or(Count::Stranger)?;
         let packet = Packet::parse(bytes);
         let begins = || may_be_bare && Bare::begins_with(bytes);
         match (source, packet) {
             // Whatever comes from a source without RTP is its media.
-            (Some((id, its)), _) if is_bare && its.sent(sender, None) => Ok(Came::Bare(id)),
+            (Some((id, its)), _) if is_bare && its.sent(sender, None) => Ok(Datagram::Bare(id)),
             (Some((id, its)), Some(packet)) if its.sent(sender, Some(&packet)) => {
-                Ok(Came::Media(id, packet))
+                Ok(Datagram::Media(id, packet))
             }
             (_, None) if !begins() => Err(Count::Malformed),
             (Some((_, its)), _) if now.since(its.heard) < SILENT_AFTER => Err(Count::SecondSource),
             // Its next packets would belong to another source.
             _ if !self.beginnings.has_token(&sender.named, BEGINNINGS, now) => Err(Count::Refused),
-            (_, packet) => Ok(Came::Newcomer(Newcomer {
+            (_, packet) => Ok(Datagram::Newcomer(Newcomer {
                 sender,
                 silent: running,
                 packet,
@@ -195,20 +195,20 @@ impl RtpIn {
 
     /// Finds the stream of an RTCP datagram. It comes from the source's port, or from the port
     /// above (RFC 3550).
-    fn whose_control<'a>(&self, sender: Sender, bytes: &[u8]) -> Result<Came<'a>, Count> {
+    fn whose_control<'a>(&self, sender: Sender, bytes: &[u8]) -> Result<Datagram<'a>, Count> {
         let named = sender.named;
         let below = SocketAddr::new(named.ip(), named.port().saturating_sub(1));
         let mut streams = [named, below].into_iter();
         let stream = streams.find_map(|address| self.sources.get(&address));
         let stream = stream.ok_or(Count::Stranger)?;
         let control = Control::parse(bytes).ok_or(Count::Malformed)?;
-        Ok(Came::Control(*stream, control))
+        Ok(Datagram::Control(*stream, control))
     }
 
     /// Takes a datagram of a sender that may become a source. With MPEG-TS without RTP it becomes
     /// one at once, with RTP at the second packet in sequence. Then returns its first datagram,
     /// which is empty if it was not kept. `None`: the sender is not a source yet.
-    pub fn hear(
+    pub fn take(
         &mut self,
         newcomer: &Newcomer<'_>,
         bytes: &[u8],
@@ -216,7 +216,7 @@ impl RtpIn {
     ) -> Option<Box<[u8]>> {
         let (sender, now) = (newcomer.sender, ctx.now());
         let first = match &newcomer.packet {
-            Some(packet) => self.candidates.hear(sender, packet, bytes, now),
+            Some(packet) => self.candidates.take(sender, packet, bytes, now),
             None => Some(Box::default()),
         };
         if first.is_some() {
@@ -475,17 +475,17 @@ mod tests {
         let from = (address(from), port);
         let tokens = relay.grants.tokens();
         let came = match relay.rtp_in.sort(from, bytes, tokens, of, &mut relay.ctx) {
-            Came::Media(id, packet) => format!("media {} {}", id.to_u64(), packet.ssrc),
-            Came::Bare(id) => format!("bare {}", id.to_u64()),
-            Came::Control(id, control) => format!("control {} {}", id.to_u64(), control.ssrc),
-            Came::Newcomer(it) => {
+            Datagram::Media(id, packet) => format!("media {} {}", id.to_u64(), packet.ssrc),
+            Datagram::Bare(id) => format!("bare {}", id.to_u64()),
+            Datagram::Control(id, control) => format!("control {} {}", id.to_u64(), control.ssrc),
+            Datagram::Newcomer(it) => {
                 let kind = if it.packet.is_some() { "rtp" } else { "bare" };
                 let of = it
                     .silent
                     .map_or("nobody".to_owned(), |id| id.to_u64().to_string());
                 format!("newcomer {kind} of {of} named {}", it.sender.named)
             }
-            Came::Nothing => "nothing".to_owned(),
+            Datagram::Nothing => "nothing".to_owned(),
         };
         let counts = all.iter().zip(before);
         let dropped = counts.filter(|((count, _), before)| relay.ctx.counts.of(*count) != *before);

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use super::ReportLimits;
+use super::LogLimits;
 use crate::gate::{Host, Join, Subnet};
 use crate::{gate, http, stream};
 
@@ -116,7 +116,7 @@ pub struct Limits {
     /// Limits of the token table.
     pub tokens: gate::Limits,
     /// Limits of the log.
-    pub report: ReportLimits,
+    pub report: LogLimits,
 }
 
 /// Fields of response heads that are made once, at the start.

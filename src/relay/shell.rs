@@ -151,7 +151,7 @@ impl Readers {
         self.read_from_next(more, |readers| &mut readers.more, relay, inputs, share);
         let mut cost = 0;
         while cost < AHEAD_COST_MAX.min(share.cost_max)
-            && let Some(spent) = relay.read_ahead(share.now)
+            && let Some(spent) = relay.read_pipelined(share.now)
         {
             cost += spent;
             inputs.heard(relay);
@@ -190,7 +190,7 @@ impl Readers {
         share: Share,
     ) -> usize {
         let now = share.now;
-        let wanted = relay.appetite(id).min(share.bytes_max);
+        let wanted = relay.bytes_wanted(id).min(share.bytes_max);
         let Some(input) = inputs.input(id) else {
             return 0;
         };
@@ -476,7 +476,7 @@ mod tests {
             let mut turns = Turns::new(&["--wait=60"]);
             let ahead = format!("{WAITS}{}", "x".repeat(4096));
             let id = turns.client(&ahead, b"more", Incoming::Nothing);
-            assert_eq!(turns.stage.relay.appetite(id), 0);
+            assert_eq!(turns.stage.relay.bytes_wanted(id), 0);
             turns.note(id, is_ending, is_broken);
             assert_eq!(turns.turn(READ_ALL, READ_ALL), []);
             assert_eq!(turns.is_there(id), is_there, "{is_ending} {is_broken}");
@@ -510,7 +510,7 @@ mod tests {
             turns.stage.client(&call);
             let id = turns.client(&source("s"), b"more", Incoming::Broken);
             turns.stage.send(id, &"x".repeat(4096));
-            assert_eq!(turns.stage.relay.appetite(id), 0);
+            assert_eq!(turns.stage.relay.bytes_wanted(id), 0);
             turns.note(id, true, is_broken);
             assert_eq!(turns.turn(READ_ALL, READ_ALL), []);
             assert_eq!(turns.is_there(id), is_there, "{is_broken}");
@@ -540,7 +540,11 @@ mod tests {
         let id = alone.stage.relay.accepted(peer, now).expect("room");
         let requests = health.repeat(4);
         alone.stage.relay.received(id, requests.as_bytes(), now);
-        let each = alone.stage.relay.read_ahead(now).expect("more requests");
+        let each = alone
+            .stage
+            .relay
+            .read_pipelined(now)
+            .expect("more requests");
         for (cost_max, goes) in [
             (0, 0),
             (1, 1),

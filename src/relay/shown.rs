@@ -7,7 +7,7 @@ use super::clients::{Clients, WaitFor};
 use super::context::Context;
 use super::fetch::Fetch;
 use super::grants::Grants;
-use super::metrics::{OfStream, STREAMS_SHOWN_MAX, Seen, labels_of};
+use super::metrics::{OfStream, STREAMS_SHOWN_MAX, Sampled, labels_of};
 use super::streams::Streams;
 use crate::gate::{Note, Tokens};
 
@@ -19,8 +19,8 @@ pub(super) fn seen<'a>(
     (streams, clients, fetch, grants): Parts<'_>,
     held: HeldBytes,
     ctx: &'a Context,
-) -> Seen<'a> {
-    Seen {
+) -> Sampled<'a> {
+    Sampled {
         counts: &ctx.counts,
         streams: streams.sums(ctx),
         each: each(streams, grants, ctx),

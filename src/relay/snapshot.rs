@@ -75,7 +75,7 @@ fn piece(
             let viewers = known.piece(after, of);
             let mark = viewers.last().map(|(mark, _)| *mark);
             for (_, row) in viewers {
-                if row.is_told_of() && known.ctx.rations.reports_viewer(row.id) {
+                if row.is_reported() && known.ctx.rations.reports_viewer(row.id) {
                     begin_unit(&mut text, "viewer", None);
                     end_unit(&mut text, &row);
                 }

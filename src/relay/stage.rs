@@ -52,10 +52,10 @@ impl Stage {
 
     pub fn settle(&mut self) {
         loop {
-            while self.relay.read_ahead(self.now).is_some() {}
+            while self.relay.read_pipelined(self.now).is_some() {}
             while self.write_next() {}
             let Some(action) = self.relay.next_action() else {
-                if self.relay.has_ahead() {
+                if self.relay.has_pipelined() {
                     continue;
                 }
                 break;
@@ -208,13 +208,13 @@ impl Stage {
 /// The hand-over of a core to its successor. Tests may change it on its way.
 #[cfg(feature = "handover")]
 #[derive(Clone)]
-pub struct Told {
+pub struct HandedOver {
     pub media: Vec<(StreamId, u64, Vec<u8>)>,
     pub records: String,
 }
 
 #[cfg(feature = "handover")]
-impl Told {
+impl HandedOver {
     /// The same, with each of the lines of this name as it is made by `change`, which is given its
     /// number and its value.
     #[track_caller]
@@ -222,7 +222,7 @@ impl Told {
         &self,
         name: &str,
         mut change: impl FnMut(&mut u64, &mut serde_json::Value),
-    ) -> Told {
+    ) -> HandedOver {
         let mut records = String::new();
         for line in self.records.lines() {
             let words: Vec<&str> = line.splitn(3, ' ').collect();
@@ -234,7 +234,7 @@ impl Told {
             records += &format!("{} {number} {value}\n", words[0]);
         }
         let media = self.media.clone();
-        Told { media, records }
+        HandedOver { media, records }
     }
 
     /// Returns the core that takes over with these options, or why it refuses.
@@ -253,7 +253,7 @@ impl Told {
 
 #[cfg(feature = "handover")]
 impl Stage {
-    pub fn tell(&mut self) -> Told {
+    pub fn tell(&mut self) -> HandedOver {
         let mut media = Vec::new();
         for (stream, range) in handover::media(&self.relay) {
             let mut at = range.start;
@@ -268,7 +268,7 @@ impl Stage {
         let mut out = |piece: &[u8]| records.extend_from_slice(piece);
         handover::hand_over(&mut self.relay, self.now, &mut out);
         let records = String::from_utf8(records).expect("text");
-        Told { media, records }
+        HandedOver { media, records }
     }
 
     /// Another core with these options has taken this one's place, and everybody is looked at.

@@ -72,7 +72,7 @@ fn the_hosts_clock_says_when_a_token_ends() {
         stage.wait_seconds(1);
         if let Some(seconds) = since_1970 {
             let time = Duration::from_secs(seconds);
-            stage.relay.hear_time(time, stage.now);
+            stage.relay.set_unix_time(time, stage.now);
         }
         stage.wait_seconds(1);
         assert_eq!(

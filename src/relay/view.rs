@@ -40,7 +40,7 @@ impl View {
     }
 
     /// Returns the entry point of the view.
-    pub fn way(&self) -> EntryPoint {
+    pub fn entry_point(&self) -> EntryPoint {
         match self {
             View::Whole => EntryPoint::Viewer,
             View::In(_) | View::Poster => EntryPoint::Remuxed,
@@ -66,10 +66,10 @@ impl View {
     }
 
     /// Returns how far the playlist must have come for this view.
-    pub fn reach(&self) -> PlaylistPosition {
+    pub fn playlist_position(&self) -> PlaylistPosition {
         match self {
             View::Whole | View::In(_) | View::Poster => PlaylistPosition::STREAM,
-            View::Part(wanted) => wanted.reach(),
+            View::Part(wanted) => wanted.playlist_position(),
         }
     }
 
@@ -100,7 +100,7 @@ mod tests {
             (View::Part(list), EntryPoint::Hls, true),
             (View::Part(named), EntryPoint::Hls, false),
         ] {
-            assert_eq!(view.way(), way, "{view:?}");
+            assert_eq!(view.entry_point(), way, "{view:?}");
             assert_eq!(view.can_wait(), can_wait, "{view:?}");
         }
     }

@@ -356,7 +356,7 @@ mod tests {
         let is_udp = |row: &ViewerRow| row.way == "udp";
         assert_eq!(first.iter().filter(|(_, row)| is_udp(row)).count(), 60);
         for (_, row) in &first {
-            assert_eq!(row.is_told_of(), !is_udp(row));
+            assert_eq!(row.is_reported(), !is_udp(row));
             assert_eq!(row.datagrams_sent.is_some(), is_udp(row));
             assert_eq!(row.bytes.is_some(), !is_udp(row));
             assert_eq!(row.datagrams_dropped.is_some(), is_udp(row));

@@ -346,7 +346,7 @@ impl Pipeline {
         while let Some(unit) = self.interleave.pop() {
             self.write(unit, out)?;
         }
-        self.writer.settle(out);
+        self.writer.flush_gathered(out);
         Ok(())
     }
 
@@ -356,7 +356,7 @@ impl Pipeline {
         while let Some(unit) = self.interleave.pop_last() {
             drained = drained.and(self.write(unit, out));
         }
-        self.writer.settle(out);
+        self.writer.flush_gathered(out);
         drained
     }
 

@@ -36,8 +36,8 @@ impl Bare {
 
     /// Returns whether a state from another process is valid.
     #[cfg(feature = "handover")]
-    pub fn fits(&self) -> bool {
-        self.aligner.fits()
+    pub fn is_valid(&self) -> bool {
+        self.aligner.is_valid()
     }
 }
 
@@ -109,10 +109,10 @@ mod tests {
     #[cfg(feature = "handover")]
     #[test]
     fn a_handed_over_aligner_is_checked() {
-        assert!(Bare::default().fits());
+        assert!(Bare::default().is_valid());
         // In step, with no bytes kept.
         let told = r#"{"held":"","shape":null,"in_step":true}"#;
         let aligner = serde_json::from_str(told).expect("an aligner");
-        assert!(!Bare { aligner }.fits());
+        assert!(!Bare { aligner }.is_valid());
     }
 }

@@ -68,7 +68,7 @@ impl<Sender> Default for Candidates<Sender> {
 impl<Sender: Named> Candidates<Sender> {
     /// Handles a packet. If it follows the sender's first packet, returns that packet, which is
     /// empty if there was no space. Otherwise the packet becomes the first one.
-    pub fn hear(
+    pub fn take(
         &mut self,
         from: Sender,
         packet: &Packet<'_>,
@@ -76,7 +76,7 @@ impl<Sender: Named> Candidates<Sender> {
         now: Instant,
     ) -> Option<Box<[u8]>> {
         self.expire(now);
-        if let Some(before) = self.take(from)
+        if let Some(before) = self.remove(from)
             && before.next == (packet.ssrc, packet.sequence_number)
         {
             return Some(before.datagram);
@@ -91,7 +91,7 @@ impl<Sender: Named> Candidates<Sender> {
 
     fn put(&mut self, from: Sender, next: (u32, u16), datagram: &[u8], now: Instant) {
         if let Some(oldest) = self.oldest_of_too_many(from) {
-            self.take(oldest);
+            self.remove(oldest);
         } else if self.places.len() >= PLACES_MAX {
             self.drop_oldest();
         }
@@ -113,11 +113,11 @@ impl<Sender: Named> Candidates<Sender> {
     pub fn forget(&mut self, is_gone: impl Fn(&Sender) -> bool) {
         let gone: Vec<Sender> = self.places.keys().copied().filter(is_gone).collect();
         for from in gone {
-            self.take(from);
+            self.remove(from);
         }
     }
 
-    fn take(&mut self, from: Sender) -> Option<Candidate> {
+    fn remove(&mut self, from: Sender) -> Option<Candidate> {
         let candidate = self.places.remove(&from)?;
         self.order.remove(&candidate.serial);
         self.by_name.remove(&(from.name(), candidate.serial));
@@ -141,7 +141,7 @@ impl<Sender: Named> Candidates<Sender> {
 
     fn drop_oldest(&mut self) {
         if let Some((_, &from)) = self.order.first_key_value() {
-            self.take(from);
+            self.remove(from);
         }
     }
 
@@ -185,7 +185,7 @@ mod tests {
         (from, from)
     }
 
-    fn hear(
+    fn take(
         candidates: &mut Candidates<Sender>,
         number: usize,
         sequence_number: u16,
@@ -195,7 +195,7 @@ mod tests {
         let header = Packet::header(33, sequence_number, 0, 7);
         let datagram = [&header[..], &vec![1; payload_bytes]].concat();
         let packet = Packet::parse(&datagram).expect("good RTP");
-        let first = candidates.hear(from(number), &packet, &datagram, now);
+        let first = candidates.take(from(number), &packet, &datagram, now);
         first.map(|first| first.len())
     }
 
@@ -204,19 +204,19 @@ mod tests {
     fn the_senders_to_one_group_have_few_places() {
         let mut candidates = Candidates::default();
         let group = from(1).0;
-        assert_eq!(hear(&mut candidates, 2, 1, 100, at(0)), None);
+        assert_eq!(take(&mut candidates, 2, 1, 100, at(0)), None);
         let header = Packet::header(33, 1, 0, 7);
         let datagram = [&header[..], &[1; 60_000]].concat();
         let packet = Packet::parse(&datagram).expect("good RTP");
         for number in 10..5_000 {
             let sender = (group, from(number).1);
-            let first = candidates.hear(sender, &packet, &datagram, at(1));
+            let first = candidates.take(sender, &packet, &datagram, at(1));
             assert_eq!(first, None);
             assert!(candidates.places.len() <= 1 + PLACES_OF_NAME_MAX);
             assert_eq!(candidates.order.len(), candidates.by_name.len());
         }
         assert!(candidates.datagram_bytes < 2 * datagram.len());
-        assert_eq!(hear(&mut candidates, 2, 2, 100, at(2)), Some(112));
+        assert_eq!(take(&mut candidates, 2, 2, 100, at(2)), Some(112));
         candidates.expire(at(6_000));
         assert!(candidates.places.is_empty() && candidates.datagram_bytes == 0);
     }
@@ -224,15 +224,15 @@ mod tests {
     #[test]
     fn two_packets_in_sequence_within_the_time_make_a_source() {
         let mut candidates = Candidates::default();
-        assert_eq!(hear(&mut candidates, 1, 5, 100, at(0)), None);
-        assert_eq!(hear(&mut candidates, 1, 7, 100, at(10)), None);
-        assert_eq!(hear(&mut candidates, 2, 8, 100, at(20)), None);
-        assert_eq!(hear(&mut candidates, 1, 8, 100, at(30)), Some(112));
+        assert_eq!(take(&mut candidates, 1, 5, 100, at(0)), None);
+        assert_eq!(take(&mut candidates, 1, 7, 100, at(10)), None);
+        assert_eq!(take(&mut candidates, 2, 8, 100, at(20)), None);
+        assert_eq!(take(&mut candidates, 1, 8, 100, at(30)), Some(112));
         assert_eq!(candidates.deadline(), Some(at(2_020)));
-        assert_eq!(hear(&mut candidates, 2, 9, 100, at(2_020)), None);
+        assert_eq!(take(&mut candidates, 2, 9, 100, at(2_020)), None);
         candidates.forget(|sender| *sender == from(2));
-        assert_eq!(hear(&mut candidates, 2, 10, 100, at(2_030)), None);
-        assert!(hear(&mut candidates, 2, 11, 100, at(2_040)).is_some());
+        assert_eq!(take(&mut candidates, 2, 10, 100, at(2_030)), None);
+        assert!(take(&mut candidates, 2, 11, 100, at(2_040)).is_some());
         candidates.expire(at(6_000));
         assert!(candidates.places.is_empty() && candidates.datagram_bytes == 0);
     }
@@ -244,10 +244,10 @@ mod tests {
         let mut candidates = Candidates::default();
         let datagram_bytes = DATAGRAM_BYTES_MAX / 4;
         for number in 0..5 {
-            hear(&mut candidates, number, 1, datagram_bytes - 12, at(0));
+            take(&mut candidates, number, 1, datagram_bytes - 12, at(0));
         }
         for number in 0..5 {
-            let first = hear(&mut candidates, number, 2, 100, at(0));
+            let first = take(&mut candidates, number, 2, 100, at(0));
             let expected = if number < 4 { datagram_bytes } else { 0 };
             assert_eq!(first, Some(expected), "{number}");
         }
@@ -259,14 +259,14 @@ mod tests {
     fn a_flood_takes_little_memory_and_excludes_no_sender() {
         let mut candidates = Candidates::default();
         for number in 0..10_000 {
-            hear(&mut candidates, number, 1, 65_000, at(number as u64 / 100));
+            take(&mut candidates, number, 1, 65_000, at(number as u64 / 100));
             assert!(candidates.places.len() <= PLACES_MAX, "{number}");
         }
-        assert_eq!(hear(&mut candidates, 20_000, 1, 1_316, at(100)), None);
+        assert_eq!(take(&mut candidates, 20_000, 1, 1_316, at(100)), None);
         for number in 0..PLACES_MAX - 1 {
-            hear(&mut candidates, number, 3, 65_000, at(101));
+            take(&mut candidates, number, 3, 65_000, at(101));
         }
-        assert!(hear(&mut candidates, 20_000, 2, 1_316, at(102)).is_some());
+        assert!(take(&mut candidates, 20_000, 2, 1_316, at(102)).is_some());
         candidates.expire(at(10_000));
         assert!(candidates.places.is_empty() && candidates.datagram_bytes == 0);
     }

@@ -93,7 +93,7 @@ impl Fec {
 
     /// Returns whether a state from another process is valid.
     #[cfg(feature = "handover")]
-    pub fn fits(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         let (width, height) = (usize::from(self.width), usize::from(self.height));
         let sums = self.columns.iter().chain([&self.row]);
         self.place < width * height
@@ -466,7 +466,7 @@ mod tests {
         for (index, (tell, fits)) in told.into_iter().enumerate() {
             let mut fec = Fec::new(4, 5, 1);
             tell(&mut fec);
-            assert_eq!(fec.fits(), fits, "{index}");
+            assert_eq!(fec.is_valid(), fits, "{index}");
         }
     }
 }

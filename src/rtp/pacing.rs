@@ -166,7 +166,7 @@ impl Pacing {
             let (pid, is_discontinuous) = (packet.pid(), packet.is_discontinuous());
             if let Some(ticks) = packet.clock_reference() {
                 let offset = start.saturating_add_signed(at);
-                self.hear(pid, ticks, is_discontinuous, offset, now);
+                self.take_clock(pid, ticks, is_discontinuous, offset, now);
             } else if is_discontinuous && self.clock_pid == Some(pid) {
                 self.jumps_next = true;
             }
@@ -194,7 +194,14 @@ impl Pacing {
         });
     }
 
-    fn hear(&mut self, pid: u16, ticks: u64, is_discontinuous: bool, offset: u64, now: Instant) {
+    fn take_clock(
+        &mut self,
+        pid: u16,
+        ticks: u64,
+        is_discontinuous: bool,
+        offset: u64,
+        now: Instant,
+    ) {
         let is_ours = *self.clock_pid.get_or_insert(pid) == pid;
         if !is_ours && !self.measure_other_clock(pid, ticks) {
             return;
@@ -332,11 +339,11 @@ impl Pacing {
 
     /// Returns whether a state from another process is valid for a stream that ends at `newest`.
     #[cfg(feature = "handover")]
-    pub fn fits(&self, newest: u64) -> bool {
+    pub fn is_valid(&self, newest: u64) -> bool {
         let marks = self.passed.iter().chain(&self.marks);
         let zero = self.zero.iter().map(|zero| zero.time);
         let times = marks.map(|mark| mark.time).chain(zero);
-        self.aligner.fits()
+        self.aligner.is_valid()
             && self.marks.len() <= MARKS_MAX + 1
             && times.chain([self.newest_time]).all(|time| time <= SPAN_MAX)
             && self.arrived <= newest

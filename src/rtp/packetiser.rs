@@ -105,8 +105,8 @@ impl Packetiser {
 
     /// Returns whether a state from another process is valid.
     #[cfg(feature = "handover")]
-    pub fn fits(&self) -> bool {
-        self.aligner.fits() && self.waiting.len() < PAYLOAD_BYTES
+    pub fn is_valid(&self) -> bool {
+        self.aligner.is_valid() && self.waiting.len() < PAYLOAD_BYTES
     }
 }
 
@@ -175,11 +175,11 @@ mod tests {
         ] {
             let mut packetiser = Packetiser::new(9, 1);
             packetiser.waiting = vec![1; waiting];
-            assert_eq!(packetiser.fits(), fits, "{waiting}");
+            assert_eq!(packetiser.is_valid(), fits, "{waiting}");
             // In step, with no bytes kept.
             let told = r#"{"held":"","shape":null,"in_step":true}"#;
             packetiser.aligner = serde_json::from_str(told).expect("an aligner");
-            assert!(!packetiser.fits(), "{waiting}");
+            assert!(!packetiser.is_valid(), "{waiting}");
         }
     }
 

@@ -143,7 +143,7 @@ impl Reorder {
 
     /// Returns whether a state from another process is valid.
     #[cfg(feature = "handover")]
-    pub fn fits(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         let bytes = self.early.iter().map(|early| early.payload.len());
         self.early_bytes == bytes.sum::<usize>()
             && self.early.len() <= EARLY_MAX
@@ -319,7 +319,7 @@ mod tests {
         for (index, (tell, fits)) in told.into_iter().enumerate() {
             let mut reorder = Reorder::default();
             tell(&mut reorder);
-            assert_eq!(reorder.fits(), fits, "{index}");
+            assert_eq!(reorder.is_valid(), fits, "{index}");
         }
     }
 

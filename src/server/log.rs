@@ -218,7 +218,7 @@ impl Console {
 
     /// Writes a line to stderr, with the time if it is an event. If lines were dropped before, says
     /// how many.
-    pub fn tell(&mut self, line: &str) {
+    pub fn write_line(&mut self, line: &str) {
         // Without a reader, reports have no use.
         while self.lines.next_report().is_some() {}
         if self.left_out > 0 {
@@ -275,7 +275,7 @@ impl AccessLog {
     }
 
     /// Writes a line. Returns a log line if lines begin to be dropped.
-    pub fn tell(&mut self, line: &str) -> Option<String> {
+    pub fn write_line(&mut self, line: &str) -> Option<String> {
         if self.lines.push(line) {
             return None;
         }

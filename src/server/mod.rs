@@ -147,14 +147,14 @@ impl Server {
                 _ => {}
             }
             now = self.now();
-            self.relay.hear_time(since_1970(), now);
+            self.relay.set_unix_time(since_1970(), now);
             for event in &events {
                 self.note(event, now);
             }
             if let Some(process) = self.own.look(now) {
                 self.relay.counts().set_process(process);
             }
-            self.hear_threads(now);
+            self.take_results(now);
             self.accept(now);
             self.read(now);
             self.receive(now);
@@ -178,7 +178,7 @@ impl Server {
     /// Returns how long the loop can sleep; `None`: until an event.
     fn wait(&self, now: Instant) -> Option<Duration> {
         let has_more = !self.readers.is_empty()
-            || self.relay.has_ahead()
+            || self.relay.has_pipelined()
             || self.relay.has_writes()
             || self.sockets.has_to_close()
             || self.handover.has_more()
@@ -243,7 +243,8 @@ impl Server {
                 SignalAction::End => self.begin_to_end(now),
                 SignalAction::ReopenLog => {
                     if let Some(log) = &self.access_log {
-                        self.console.tell("level=info event=access-log-reopening");
+                        self.console
+                            .write_line("level=info event=access-log-reopening");
                         log.reopen();
                     }
                 }
@@ -254,7 +255,7 @@ impl Server {
     fn begin_to_end(&mut self, now: Instant) {
         let detail = "the server received a signal to end; viewers get the rest";
         self.console
-            .tell(&format!("level=info event=ending detail=\"{detail}\""));
+            .write_line(&format!("level=info event=ending detail=\"{detail}\""));
         self.manager.notify("STOPPING=1");
         self.listeners.clear();
         self.ends_at = Some(now + SHUTDOWN_TIME);
@@ -262,7 +263,7 @@ impl Server {
     }
 
     /// Handles results of the threads.
-    fn hear_threads(&mut self, now: Instant) {
+    fn take_results(&mut self, now: Instant) {
         while let Some((job_id, done)) = self.disk.as_mut().and_then(Disk::next_result) {
             self.relay.helped(job_id, done, now);
         }
@@ -271,7 +272,7 @@ impl Server {
             self.relay.helped(job_id, done, now);
         }
         while let Some(news) = self.access_log.as_mut().and_then(AccessLog::news) {
-            self.console.tell(&news);
+            self.console.write_line(&news);
         }
     }
 
@@ -318,7 +319,7 @@ impl Server {
                         self.accept_again = Some(now + ACCEPT_PAUSE);
                         // This is logged once, until a client is accepted again.
                         if !std::mem::replace(&mut self.cannot_accept, true) {
-                            self.console.tell(&format!(
+                            self.console.write_line(&format!(
                                 "level=warn event=accepting-paused detail=\"{error}; new connections wait until others close\""
                             ));
                         }
@@ -437,12 +438,12 @@ impl Server {
                 }
                 Action::Help(job_id, job) => self.help(job_id, job, now),
                 Action::ReturnMemory(blocks) => sys::process::return_memory(blocks),
-                Action::Log(line) => self.console.tell(&line),
+                Action::Log(line) => self.console.write_line(&line),
                 Action::LogAccess(line) => {
                     if let Some(log) = &mut self.access_log
-                        && let Some(news) = log.tell(&line)
+                        && let Some(news) = log.write_line(&line)
                     {
-                        self.console.tell(&news);
+                        self.console.write_line(&news);
                     }
                 }
             }

@@ -93,7 +93,7 @@ pub fn run(config: &Config) -> Result<(), String> {
         max: files_max,
     };
     if let Some(line) = sandbox.report() {
-        server.console.tell(&line);
+        server.console.write_line(&line);
     }
     let entered = sandbox.enter(&Role::Loop(LoopNeeds::of(config)));
     entered.map_err(|error| error.to_string())?;
@@ -196,7 +196,7 @@ impl Server {
         }
         let tokens = self.open_disk(config, predecessor.as_mut(), (waker, sandbox))?;
         if !is_gated {
-            self.console.tell(
+            self.console.write_line(
                 "level=warn event=open detail=\"without --token-server anyone may publish and watch\"",
             );
         }
@@ -243,7 +243,7 @@ impl Server {
             let opened = TokenFile::open(path, self.relay.token_limits(), now)?;
             let (file, tokens, torn_bytes) = opened;
             if torn_bytes > 0 {
-                self.console.tell(&format!(
+                self.console.write_line(&format!(
                     "level=warn event=token-file-torn dropped_bytes={torn_bytes} detail=\"a crash damaged the last change; no call had confirmed it\""
                 ));
             }
@@ -297,7 +297,7 @@ impl Server {
         self.sockets = predecessor.sockets();
         let connections = self.sockets.len();
         predecessor.taken()?;
-        self.console.tell(&format!(
+        self.console.write_line(&format!(
             "level=info event=taken-over connections={connections}"
         ));
         Ok(connections)
@@ -316,10 +316,13 @@ impl Server {
             .map_err(failed)?;
         match protocol {
             Protocol::Http | Protocol::HttpPassed => {
-                self.console.tell(&format!("listening http {listener}"));
+                self.console
+                    .write_line(&format!("listening http {listener}"));
                 self.relay.add_listener(listener.address().map_err(failed)?);
             }
-            Protocol::Rtmp => self.console.tell(&format!("listening rtmp {listener}")),
+            Protocol::Rtmp => self
+                .console
+                .write_line(&format!("listening rtmp {listener}")),
         }
         self.listeners.push(Accepting {
             listener,
@@ -370,7 +373,7 @@ impl Server {
         self.relay.set_own_addresses(is_own_address);
         self.relay.set_rtp(bound);
         self.udp = Some(udp);
-        self.console.tell(&format!("listening rtp {bound}"));
+        self.console.write_line(&format!("listening rtp {bound}"));
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::rc::{Rc, Weak};
 
 use super::buffer::Buffer;
 use super::lines::Lines;
-use super::points::{Points, Told};
+use super::points::{Detected, Points};
 use super::versions::{REPLACED_MAX, Version, Versions};
 use super::viewer::{Front, Lead, Position};
 use super::{Limits, Pool, StreamBuffer, Viewer, ViewerId};
@@ -86,7 +86,7 @@ impl<C: Copy> StreamBuffer<C> {
     fn is_complete_at(&self, offset: u64) -> bool {
         let is_matroska = matches!(
             self.points.told,
-            Told::Known(Format::Matroska | Format::WebM)
+            Detected::Known(Format::Matroska | Format::WebM)
         );
         !is_matroska || self.slice(offset, 1) == [CLUSTER_HEAD[0]]
     }
@@ -134,7 +134,7 @@ impl<C: Copy> StreamBuffer<C> {
             || "places that lie ahead of its newest byte".to_owned(),
         )?;
         self.points.check(self.buffer.oldest, newest)?;
-        must(self.scanner.fits(newest), || {
+        must(self.scanner.is_valid(newest), || {
             "what reads its container has read other bytes".to_owned()
         })?;
         let buffer_bytes = self.buffer.bytes_max() as u64;

@@ -22,13 +22,13 @@ mod lines;
 mod notice;
 mod points;
 mod rate;
-mod seen;
 mod segments;
 mod skips;
 #[cfg(test)]
 mod tests;
 mod versions;
 mod viewer;
+mod viewer_figures;
 
 use std::collections::BTreeSet;
 use std::ops::{AddAssign, Range};
@@ -38,9 +38,9 @@ pub use buffer::Pool;
 #[cfg(feature = "handover")]
 pub use handover::{HeaderVersion, Received};
 pub use notice::Notice;
-pub use points::Told;
-pub use seen::{Extent, Seen};
+pub use points::Detected;
 pub use viewer::Viewer;
+pub use viewer_figures::{Extent, ViewerFigures};
 
 use crate::format::{self, Format, Header, Scanner, Start};
 use crate::gather::Gather;
@@ -217,7 +217,7 @@ impl<C: Copy> StreamBuffer<C> {
     }
 
     /// Returns what the first bytes showed of the format.
-    pub fn told(&self) -> Told {
+    pub fn detected(&self) -> Detected {
         self.points.told
     }
 
@@ -240,16 +240,16 @@ impl<C: Copy> StreamBuffer<C> {
     pub fn no_joins_reason(&self) -> Option<&'static str> {
         match self.points.told {
             _ if !self.points.joins.is_empty() => None,
-            Told::Undecided => Some("too few bytes to tell the format"),
-            Told::Unknown => Some("not a format that can be joined"),
-            Told::Known(_) if self.scanner.needs_first_byte() => Some(
+            Detected::Undecided => Some("too few bytes to tell the format"),
+            Detected::Unknown => Some("not a format that can be joined"),
+            Detected::Known(_) if self.scanner.needs_first_byte() => Some(
                 "its fragments count positions from the file's first byte: ffmpeg's -movflags \
                  +default_base_moof makes such as can be joined",
             ),
-            Told::Known(_) if self.points.has_had_joins => {
+            Detected::Known(_) if self.points.has_had_joins => {
                 Some("its group of pictures is larger than the buffer")
             }
-            Told::Known(_) => Some("nothing has come at which decoding can begin"),
+            Detected::Known(_) => Some("nothing has come at which decoding can begin"),
         }
     }
 
@@ -258,11 +258,11 @@ impl<C: Copy> StreamBuffer<C> {
     pub fn media_type(&self) -> Option<&str> {
         match (&self.given_type, self.points.told) {
             (Some(given), _) => Some(given),
-            (None, Told::Known(format)) => Some(format.media_type()),
-            (None, Told::Unknown) => {
+            (None, Detected::Known(format)) => Some(format.media_type()),
+            (None, Detected::Unknown) => {
                 Some(self.points.shown.map_or(UNKNOWN_TYPE, Format::media_type))
             }
-            (None, Told::Undecided) => {
+            (None, Detected::Undecided) => {
                 let is_clear = self.end.is_some() || !self.scanner.may_be_magic();
                 is_clear.then_some(UNKNOWN_TYPE)
             }
@@ -312,8 +312,8 @@ impl<C: Copy> StreamBuffer<C> {
         let is_slow = self.has_ready() && self.buffer.newest - self.pace_floor >= half as u64;
         match self.points.told {
             _ if is_slow => 0,
-            Told::Undecided if self.buffer.newest > 0 => half / 2,
-            Told::Undecided | Told::Unknown | Told::Known(_) => half,
+            Detected::Undecided if self.buffer.newest > 0 => half / 2,
+            Detected::Undecided | Detected::Unknown | Detected::Known(_) => half,
         }
     }
 
@@ -474,7 +474,7 @@ impl<C: Copy> StreamBuffer<C> {
             viewer.header_seen = self.points.header_serial;
         }
         let viewer = self.viewers.insert(viewer);
-        if self.points.told == Told::Undecided {
+        if self.points.told == Detected::Undecided {
             // The viewer waits for the format, so it does not lag.
             self.pace_floor = self.pace_floor.min(cursor);
         } else if cursor < self.buffer.newest {
@@ -490,12 +490,12 @@ impl<C: Copy> StreamBuffer<C> {
         let live_edge = (Start::at(self.buffer.newest), false);
         let from_the_start = self.buffer.oldest == 0;
         match self.points.told {
-            Told::Unknown => live_edge,
-            Told::Undecided if from_the_start => (Start::at(0), false),
-            Told::Known(_) if from_the_start && self.is_best_from_the_start() => {
+            Detected::Unknown => live_edge,
+            Detected::Undecided if from_the_start => (Start::at(0), false),
+            Detected::Known(_) if from_the_start && self.is_best_from_the_start() => {
                 (Start::at(0), false)
             }
-            Told::Undecided | Told::Known(_) => {
+            Detected::Undecided | Detected::Known(_) => {
                 let newest = self.buffer.newest;
                 let offset_max = newest.saturating_sub(self.limits.join_back_bytes);
                 let time_back = now.since_start().checked_sub(self.limits.join_back_time);
@@ -632,7 +632,7 @@ impl<C: Copy> StreamBuffer<C> {
     }
 
     /// Queues a viewer again after its turn.
-    pub fn settle(&mut self, id: ViewerId<C>, outcome: Outcome) {
+    pub fn end_turn(&mut self, id: ViewerId<C>, outcome: Outcome) {
         let supply = self.supply(id, 0);
         let Some(viewer) = self.viewers.get(id) else {
             return;

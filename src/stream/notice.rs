@@ -1,6 +1,6 @@
 //! Warnings about a stream that continues in spite of them.
 
-use super::{StreamBuffer, Told};
+use super::{Detected, StreamBuffer};
 use crate::format::Format;
 
 /// A warning about a stream. Each is given once. Of `NeedsFirstByte`, `LargeGroup` and `NoJoin` only
@@ -31,7 +31,7 @@ impl<C: Copy> StreamBuffer<C> {
         let newest = self.buffer.newest;
         let without_joins = newest - self.points.header_offset(newest);
         let is_large = without_joins > self.buffer.bytes_max() as u64
-            && matches!(self.points.told, Told::Known(_))
+            && matches!(self.points.told, Detected::Known(_))
             && self.points.joins.is_empty();
         if is_large && !std::mem::replace(&mut self.told_of_no_join, true) {
             return Some(if self.points.has_had_joins {
@@ -53,7 +53,7 @@ impl<C: Copy> StreamBuffer<C> {
         let let_go = self
             .points
             .shown
-            .filter(|_| self.points.told == Told::Unknown)?;
+            .filter(|_| self.points.told == Detected::Unknown)?;
         (!std::mem::replace(&mut self.told_of_let_go, true)).then_some(Notice::LetGo(let_go))
     }
 }

@@ -12,7 +12,7 @@ use crate::time::Instant;
 /// What a stream's bytes have shown of their format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub enum Told {
+pub enum Detected {
     /// Too few bytes have arrived to recognise a format.
     #[default]
     Undecided,
@@ -27,7 +27,7 @@ pub enum Told {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Points {
     /// Format that the bytes show.
-    pub told: Told,
+    pub told: Detected,
     /// Format that the first bytes showed, even if the stream did not continue as such.
     pub shown: Option<Format>,
     /// Serial number of the newest header. 0 means that none has come.
@@ -56,12 +56,12 @@ impl Points {
     pub fn take(&mut self, finding: Finding, now: Instant) {
         match finding {
             Finding::Format(format) => {
-                self.told = Told::Known(format);
+                self.told = Detected::Known(format);
                 self.shown = Some(format);
             }
             Finding::Unknown => {
                 *self = Points {
-                    told: Told::Unknown,
+                    told: Detected::Unknown,
                     shown: self.shown,
                     ..Points::default()
                 };
@@ -368,7 +368,7 @@ mod tests {
     fn an_abandoned_format_has_no_points() {
         let mut points = points(&[10_000], &[10_000]);
         points.take(Finding::Unknown, at(0));
-        assert_eq!(points.told, Told::Unknown);
+        assert_eq!(points.told, Detected::Unknown);
         assert_eq!(points.shown, Some(Format::Flv));
         assert!(points.joins.is_empty() && points.unit_before(u64::MAX).is_none());
         assert_eq!((points.newest_unit, points.header_serial), (None, 0));

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::points::Told;
+use super::points::Detected;
 use super::viewer::{Lead, Position};
 use super::{StreamBuffer, ViewerId};
 use crate::format::Start;
@@ -28,11 +28,11 @@ impl<C: Copy> StreamBuffer<C> {
         let offset_max = self.buffer.newest.saturating_sub(owed as u64);
         let needs_header = viewer.header_seen != self.points.header_serial;
         let start = match self.points.told {
-            Told::Known(_) => self
+            Detected::Known(_) => self
                 .points
                 .start(offset_max, Instant::after_start(Duration::MAX)),
             // The viewer continues at the live edge: the beginning of the newest piece.
-            Told::Undecided | Told::Unknown => {
+            Detected::Undecided | Detected::Unknown => {
                 let live_edge = self.newest_piece.min(offset_max);
                 Some(Start::at(live_edge.max(self.buffer.oldest)))
             }
@@ -196,7 +196,7 @@ impl<C: Copy> StreamBuffer<C> {
             }
             return;
         }
-        if self.points.told == Told::Unknown || cursor == 0 {
+        if self.points.told == Detected::Unknown || cursor == 0 {
             return;
         }
         let rest_bytes_left = self.buffer.bytes_max().saturating_sub(self.rest_bytes) as u64;

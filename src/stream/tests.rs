@@ -1,9 +1,9 @@
 //! Tests of a stream and its viewers through its public functions.
 
 mod falling;
-mod held;
 #[cfg(feature = "handover")]
-mod told;
+mod handover;
+mod held;
 
 use super::*;
 
@@ -34,7 +34,7 @@ fn bytes_that_came_with_the_head_are_kept_for_waiting_viewers_though_the_pool_is
     assert_eq!(stream.wanted_bytes(&pool), 0);
     assert!(stream.next_ready().is_some());
     stream.advance(viewer, read_at_once);
-    stream.settle(viewer, Outcome::Open);
+    stream.end_turn(viewer, Outcome::Open);
     assert!(stream.wanted_bytes(&pool) > 0);
     assert_eq!(stream.figures().skips, 0);
 }
@@ -75,7 +75,7 @@ fn viewers_lose_none_of_the_bytes_that_were_kept_back() {
                             stream.advance(id, bytes);
                             *next += bytes as u64;
                         }
-                        stream.settle(id, Outcome::Open);
+                        stream.end_turn(id, Outcome::Open);
                     }
                 }
             }
@@ -86,7 +86,7 @@ fn viewers_lose_none_of_the_bytes_that_were_kept_back() {
             if let Supply::Bytes(bytes) = stream.supply(id, 0) {
                 stream.advance(id, bytes);
             }
-            stream.settle(id, Outcome::Open);
+            stream.end_turn(id, Outcome::Open);
         }
         for (id, _) in viewers.values() {
             assert_eq!(stream.supply(*id, 0), Supply::UpToDate, "{seed}");
@@ -114,7 +114,7 @@ fn check_viewer_that_waited_for_the_format(mut pool: Pool) {
     stream.append(&binary[..9_070], &mut pool, now);
     stream.append(&binary[9_070..9_077], &mut pool, now);
     let mut sent = 9_077;
-    assert_eq!(stream.told(), Told::Undecided);
+    assert_eq!(stream.detected(), Detected::Undecided);
     let viewer = stream.join(1, now);
     let mut given = 0;
     for _ in 0..3 {
@@ -128,10 +128,10 @@ fn check_viewer_that_waited_for_the_format(mut pool: Pool) {
                 stream.advance(viewer, bytes);
                 given += bytes;
             }
-            stream.settle(viewer, Outcome::Open);
+            stream.end_turn(viewer, Outcome::Open);
         }
     }
-    assert_eq!(stream.told(), Told::Unknown);
+    assert_eq!(stream.detected(), Detected::Unknown);
     assert_eq!(given, sent);
     assert_eq!(stream.figures().skips, 0);
 }
@@ -157,7 +157,7 @@ fn a_viewer_that_reads_nothing_falls_out_and_continues_with_the_newest_piece() {
         stream.append(&piece, &mut pool, now);
     }
     assert!(stream.next_ready().is_some());
-    stream.settle(viewer, Outcome::Blocked);
+    stream.end_turn(viewer, Outcome::Blocked);
     assert_eq!(stream.supply(viewer, 0), Supply::Bytes(4 * piece.len()));
     for _ in 0..16 {
         stream.append(&piece, &mut pool, now);
@@ -198,7 +198,7 @@ fn who_stalls_within_a_header_that_was_replaced_twice_is_cut_and_who_has_nothing
         stream.check();
         let viewer = stream.join(round, now);
         stream.advance(viewer, 3);
-        stream.settle(viewer, Outcome::Blocked);
+        stream.end_turn(viewer, Outcome::Blocked);
     }
     assert_eq!(cut, [fragment, 1, 2, 3, 4, 5, 6]);
     assert!(matches!(stream.supply(patient, 0), Supply::Bytes(_)));

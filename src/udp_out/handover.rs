@@ -20,7 +20,7 @@ impl UdpOut {
                 .all(|batch| batch.datagram_bytes > 0 && !batch.bytes.is_empty())
             && self.waiting_bytes <= 2 * WAITING_BYTES_MAX
             && self.corrections.len() <= MATRICES_MAX
-            && self.corrections.iter().all(|(_, fec)| fec.fits());
+            && self.corrections.iter().all(|(_, fec)| fec.is_valid());
         must(is_fit, || "batches that are for nobody".to_owned())
     }
 }

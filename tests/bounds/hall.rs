@@ -161,7 +161,7 @@ impl Hall {
     fn read(&mut self) {
         let (relay, now) = (&mut self.relay, self.now);
         for (id, client) in &mut self.clients {
-            let wanted = counted(|| relay.appetite(*id)).min(client.sent.len());
+            let wanted = counted(|| relay.bytes_wanted(*id)).min(client.sent.len());
             if wanted > 0 {
                 let bytes: Vec<u8> = client.sent.drain(..wanted).collect();
                 counted(|| relay.received(*id, &bytes, now));
@@ -169,7 +169,7 @@ impl Hall {
         }
         let mut cost = 0;
         while cost < AHEAD_COST_MAX
-            && let Some(spent) = counted(|| relay.read_ahead(now))
+            && let Some(spent) = counted(|| relay.read_pipelined(now))
         {
             cost += spent;
         }

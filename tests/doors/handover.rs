@@ -121,7 +121,7 @@ fn go_on(mut relay: Relay, now: Instant, mut clients: Vec<(ConnectionId, &'stati
     for round in 0..4 {
         for (id, sends) in &mut clients {
             relay.unblocked(*id);
-            let wanted = relay.appetite(*id).min(sends.len()).min(PIECE.len());
+            let wanted = relay.bytes_wanted(*id).min(sends.len()).min(PIECE.len());
             if wanted > 0 {
                 let (piece, rest) = sends.split_at(wanted);
                 relay.received(*id, piece, now);

@@ -9,7 +9,7 @@ pub struct Graph {
 
 impl Graph {
     /// What can be reached from `start`; itself only if a way leads back to it.
-    pub fn reach(&self, start: usize) -> BTreeSet<usize> {
+    pub fn playlist_position(&self, start: usize) -> BTreeSet<usize> {
         let mut reached = BTreeSet::new();
         let mut open = vec![start];
         while let Some(node) = open.pop() {
@@ -21,7 +21,9 @@ impl Graph {
 
     /// The most nodes of which each can reach each; none, if there is no circle.
     pub fn largest_circle(&self) -> BTreeSet<usize> {
-        let reaches: Vec<_> = (0..self.edges.len()).map(|node| self.reach(node)).collect();
+        let reaches: Vec<_> = (0..self.edges.len())
+            .map(|node| self.playlist_position(node))
+            .collect();
         let circle = |node: usize| -> BTreeSet<usize> {
             let back = |other: &&usize| reaches[**other].contains(&node);
             reaches[node].iter().filter(back).copied().collect()
@@ -37,8 +39,8 @@ fn circles_are_found() {
     let edges = edges.map(|edges| edges.into_iter().collect()).to_vec();
     let graph = Graph { edges };
     assert_eq!(graph.largest_circle(), BTreeSet::from([0, 1, 2]));
-    assert_eq!(graph.reach(3), BTreeSet::from([3, 4]));
-    assert_eq!(graph.reach(5), BTreeSet::new());
+    assert_eq!(graph.playlist_position(3), BTreeSet::from([3, 4]));
+    assert_eq!(graph.playlist_position(5), BTreeSet::new());
     let graph = Graph {
         edges: vec![BTreeSet::from([1]), BTreeSet::new()],
     };

@@ -122,7 +122,7 @@ fn stalled(bytes: &[u8], buffer_bytes: usize) -> (Vec<u8>, u64) {
         } else {
             Outcome::Open
         };
-        stream.settle(viewer, outcome);
+        stream.end_turn(viewer, outcome);
     };
     for (number, piece) in bytes.chunks(buffer_bytes / 12 + 1).enumerate() {
         stream.append(piece, &mut pool, now);

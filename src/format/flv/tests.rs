@@ -394,7 +394,7 @@ fn handed_over_long_tags_are_refused() {
         let mut flv = Flv::default();
         flv.tags.kept[2].told = vec![0; told].into();
         flv.tags.kept[0].next = vec![0; next].into();
-        flv.fits()
+        flv.is_valid()
     };
     assert!(fits(0, 0) && fits(128 * 1024, 128 * 1024));
     assert!(!fits(128 * 1024 + 1, 0) && !fits(0, 128 * 1024 + 1));

@@ -87,7 +87,7 @@ fn scan(bytes: &[u8]) -> Scanned {
         &[4096]
     };
     #[cfg(feature = "handover")]
-    let check = |walker: &Matroska, offset| assert!(walker.fits(offset));
+    let check = |walker: &Matroska, offset| assert!(walker.is_valid(offset));
     #[cfg(not(feature = "handover"))]
     let check = |_: &Matroska, _| ();
     scan_in(bytes, sizes, Matroska::default, check)
@@ -569,7 +569,7 @@ fn handed_over_offsets_that_lie_ahead_are_refused() {
             0 => walker.cluster.start = at,
             _ => walker.group.start = at,
         }
-        walker.fits(7)
+        walker.is_valid(7)
     };
     for number in 0..2 {
         assert!(change(number, 7) && !change(number, 8), "{number}");
@@ -581,5 +581,5 @@ fn handed_over_offsets_that_lie_ahead_are_refused() {
         "next": { "copied": 0, "rest": "" },
     });
     walker.header = serde_json::from_value(header).expect("as it is told");
-    assert!(!walker.fits(7));
+    assert!(!walker.is_valid(7));
 }

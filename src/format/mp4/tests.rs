@@ -596,7 +596,7 @@ fn handed_over_offsets_that_lie_ahead_are_refused() {
             fragment_start,
             ..Mp4::default()
         };
-        assert_eq!(mp4.fits(7), fits);
+        assert_eq!(mp4.is_valid(7), fits);
     }
     let (mut mp4, long) = (Mp4::default(), vec![0; 1 + super::super::HEADER_BYTES_MAX]);
     mp4.header = serde_json::from_value(serde_json::json!({
@@ -604,5 +604,5 @@ fn handed_over_offsets_that_lie_ahead_are_refused() {
         "next": { "copied": 0, "rest": "" },
     }))
     .expect("as it is told");
-    assert!(!mp4.fits(7));
+    assert!(!mp4.is_valid(7));
 }

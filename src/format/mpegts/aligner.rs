@@ -165,7 +165,7 @@ impl Aligner {
 
     /// Returns whether a handed-over state is possible.
     #[cfg(feature = "handover")]
-    pub fn fits(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         self.held.len() <= PROOF_BYTES_MAX
             && self
                 .shape
@@ -295,7 +295,7 @@ mod tests {
                 shape,
                 in_step,
             }
-            .fits()
+            .is_valid()
         };
         let known = Some(Shape::ALL[1]);
         let unknown = Some(Shape {

@@ -322,13 +322,13 @@ impl MpegTs {
 
     /// Returns whether a handed-over state is possible, for bytes up to this offset.
     #[cfg(feature = "handover")]
-    pub fn fits(&self, offset: u64) -> bool {
+    pub fn is_valid(&self, offset: u64) -> bool {
         let mut search = self.search.iter();
-        self.aligner.fits()
-            && search.all(|search| search.fits(offset))
-            && self.sets.fits()
+        self.aligner.is_valid()
+            && search.all(|search| search.is_valid(offset))
+            && self.sets.is_valid()
             && self.told_sets.len() <= sets::PACKETS_BYTES_MAX
-            && self.tables.fits()
+            && self.tables.is_valid()
     }
 }
 

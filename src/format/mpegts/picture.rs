@@ -30,7 +30,7 @@ impl Codec {
     }
 
     /// Returns how many bytes tell what a unit is. `first` is its first byte.
-    fn telling_bytes(self, first: u8) -> usize {
+    fn deciding_bytes(self, first: u8) -> usize {
         match self {
             Codec::Mpeg12 if first == PICTURE => 3,
             Codec::Mpeg12 if first == EXTENSION => 2,
@@ -252,7 +252,7 @@ impl Search {
                 self.told += 1;
                 let unit = self.unit;
                 let unit = &unit[..usize::from(self.told)];
-                if unit.len() == self.codec.telling_bytes(unit[0]) {
+                if unit.len() == self.codec.deciding_bytes(unit[0]) {
                     self.told = TOLD;
                     self.note(self.codec.look(unit, self.may_be_rest), unit, sets);
                 }
@@ -287,7 +287,7 @@ impl Search {
 
     /// Returns whether the state in a hand-over is possible for bytes up to this offset.
     #[cfg(feature = "handover")]
-    pub fn fits(&self, offset: u64) -> bool {
+    pub fn is_valid(&self, offset: u64) -> bool {
         self.begin <= offset
     }
 }
@@ -503,7 +503,8 @@ mod tests {
         assert_eq!(verdict(&PES), None);
         #[cfg(feature = "handover")]
         assert!(
-            begin(Codec::H264, &PES, false).0.fits(7) && !begin(Codec::H264, &PES, false).0.fits(6)
+            begin(Codec::H264, &PES, false).0.is_valid(7)
+                && !begin(Codec::H264, &PES, false).0.is_valid(6)
         );
     }
 }

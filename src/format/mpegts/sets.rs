@@ -146,7 +146,7 @@ impl Sets {
 
     /// Returns whether the state in a hand-over is possible.
     #[cfg(feature = "handover")]
-    pub fn fits(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         self.bytes() <= SETS_BYTES_MAX && self.coming.len() <= SETS_BYTES_MAX + 1
     }
 }

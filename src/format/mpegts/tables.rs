@@ -211,7 +211,7 @@ impl Tables {
 
     /// Returns whether a handed-over state is possible.
     #[cfg(feature = "handover")]
-    pub(super) fn fits(&self) -> bool {
+    pub(super) fn is_valid(&self) -> bool {
         self.named <= self.programs.len()
             && self.programs.len() <= 2 * PROGRAMS_MAX
             && self.held_bytes() <= HELD_BYTES_MAX

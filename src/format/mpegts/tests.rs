@@ -736,7 +736,7 @@ fn headers_of(video: u8, packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
     });
     assert_eq!(fed, Ok(()));
     #[cfg(feature = "handover")]
-    assert!(scanner.fits(bytes.len() as u64));
+    assert!(scanner.is_valid(bytes.len() as u64));
     headers
 }
 

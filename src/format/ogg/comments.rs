@@ -215,7 +215,7 @@ impl Rewriter {
 
     /// Returns whether a handed-over state is possible.
     #[cfg(feature = "handover")]
-    pub fn fits(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         self.packet.len() <= HEADER_BYTES_MAX
     }
 }

@@ -486,7 +486,7 @@ fn a_handed_over_scanner_that_cannot_be_is_refused() {
             streams,
             ..Ogg::default()
         }
-        .fits()
+        .is_valid()
     };
     assert!(fits(0) && fits(16) && !fits(17));
     let told = "0".repeat(1 + HEADER_BYTES_MAX);
@@ -500,7 +500,7 @@ fn a_handed_over_scanner_that_cannot_be_is_refused() {
         header,
         ..Ogg::default()
     };
-    assert!(!ogg.fits());
+    assert!(!ogg.is_valid());
     for (bytes, fits) in [(HEADER_BYTES_MAX, true), (HEADER_BYTES_MAX + 1, false)] {
         let rewriter = serde_json::json!({
             "serial": 1, "sequence": 1, "packet": "0".repeat(bytes), "is_flac": false,
@@ -510,7 +510,7 @@ fn a_handed_over_scanner_that_cannot_be_is_refused() {
             rewriter: Some(serde_json::from_value(rewriter).expect("as it is told")),
             ..Ogg::default()
         };
-        assert_eq!(ogg.fits(), fits, "{bytes}");
+        assert_eq!(ogg.is_valid(), fits, "{bytes}");
     }
 }
 

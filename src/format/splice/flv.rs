@@ -67,8 +67,8 @@ impl Tags {
 
     /// Returns whether a handed-over state is possible, for units of this length.
     #[cfg(feature = "handover")]
-    pub fn fits(&self, unit_bytes_max: usize) -> bool {
-        self.unit_bytes_max <= unit_bytes_max && self.timeline.fits()
+    pub fn is_valid(&self, unit_bytes_max: usize) -> bool {
+        self.unit_bytes_max <= unit_bytes_max && self.timeline.is_valid()
     }
 }
 

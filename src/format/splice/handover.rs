@@ -38,26 +38,26 @@ impl Splicer {
         if let Some(cutter) = cutter {
             cutter.limit_units(self.unit_bytes_max);
         }
-        self.fits(unit_bytes_max)
+        self.is_valid(unit_bytes_max)
     }
 
     /// Returns whether a handed-over state is possible, for units of this length.
-    pub(super) fn fits(&self, unit_bytes_max: usize) -> bool {
+    pub(super) fn is_valid(&self, unit_bytes_max: usize) -> bool {
         let fit = |cutter: &Cutter, had: Option<&OutputLayout>| {
             let had_fits = had.is_none_or(|had| had.header.len() <= HEADER_BYTES_MAX);
-            had_fits && cutter.fits(unit_bytes_max)
+            had_fits && cutter.is_valid(unit_bytes_max)
         };
         let stage_fits = match &self.stage {
             Phase::Opening(opening) => {
                 let length = opening.bytes.len();
-                opening.scanner.fits(length as u64)
+                opening.scanner.is_valid(length as u64)
                     && length <= detect::BYTES_MAX
                     && opening.gone_out <= length
             }
             Phase::Running(running) => {
                 let seen_max = unit_bytes_max.max(HEADER_BYTES_MAX) + HEAD_BYTES_MAX;
                 running.offset <= COUNT_MAX
-                    && running.window.fits(running.offset, seen_max)
+                    && running.window.is_valid(running.offset, seen_max)
                     && fit(&running.cutter, running.had.as_ref())
             }
             Phase::Joining(joining) => {
@@ -73,13 +73,13 @@ impl Splicer {
 const HEAD_BYTES_MAX: usize = 64;
 
 impl Cutter {
-    fn fits(&self, unit_bytes_max: usize) -> bool {
+    fn is_valid(&self, unit_bytes_max: usize) -> bool {
         match self {
             Cutter::Frames(_) | Cutter::Pages(_) => true,
-            Cutter::Packets(packets) => packets.fits(unit_bytes_max),
-            Cutter::Blocks(blocks) => blocks.fits(unit_bytes_max),
-            Cutter::Tags(tags) => tags.fits(unit_bytes_max),
-            Cutter::Fragments(fragments) => fragments.fits(unit_bytes_max),
+            Cutter::Packets(packets) => packets.is_valid(unit_bytes_max),
+            Cutter::Blocks(blocks) => blocks.is_valid(unit_bytes_max),
+            Cutter::Tags(tags) => tags.is_valid(unit_bytes_max),
+            Cutter::Fragments(fragments) => fragments.is_valid(unit_bytes_max),
         }
     }
 }

@@ -167,8 +167,8 @@ impl Blocks {
 
     /// Returns whether a handed-over state is possible, for units of this length.
     #[cfg(feature = "handover")]
-    pub fn fits(&self, unit_bytes_max: usize) -> bool {
-        self.unit_bytes_max <= unit_bytes_max && self.timeline.fits()
+    pub fn is_valid(&self, unit_bytes_max: usize) -> bool {
+        self.unit_bytes_max <= unit_bytes_max && self.timeline.is_valid()
     }
 }
 

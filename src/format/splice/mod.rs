@@ -160,7 +160,7 @@ impl Splicer {
             Phase::Through => out.extend_from_slice(bytes),
             Phase::Running(_) => return self.cut(bytes, out),
             Phase::Opening(opening) => {
-                let Some((format, rest)) = opening.tell(bytes, out) else {
+                let Some((format, rest)) = opening.detect(bytes, out) else {
                     return Ok(());
                 };
                 let mut opening = std::mem::take(opening);
@@ -310,7 +310,7 @@ impl Opening {
     /// Reads the source's first bytes. Returns `None` until the format is clear, and then the
     /// format (`None`: unknown) with the rest of the bytes. It works byte by byte, so that the
     /// bytes that have gone out do not depend on how the input is cut.
-    fn tell<'a>(
+    fn detect<'a>(
         &mut self,
         bytes: &'a [u8],
         out: &mut Vec<u8>,

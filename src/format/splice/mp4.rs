@@ -205,11 +205,11 @@ impl Fragments {
 
     /// Returns whether a handed-over state is possible, for units of this length.
     #[cfg(feature = "handover")]
-    pub fn fits(&self, unit_bytes_max: usize) -> bool {
+    pub fn is_valid(&self, unit_bytes_max: usize) -> bool {
         self.unit_bytes_max <= unit_bytes_max
             && self.box_bytes_max <= MOOF_BYTES_MAX
             && self.clocks.len() <= TRACKS_MAX
-            && self.timeline.fits()
+            && self.timeline.is_valid()
     }
 }
 

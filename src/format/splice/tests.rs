@@ -129,14 +129,14 @@ fn a_handed_over_splicer_that_cannot_be_is_refused() {
     use serde_json::json;
     let zeros = |bytes: usize| json!("\0".repeat(bytes));
     let check = |splicer: &Splicer, places: &[(&str, serde_json::Value, serde_json::Value)]| {
-        assert!(splicer.fits(1_000));
+        assert!(splicer.is_valid(1_000));
         for (place, can_be, cannot) in places {
             assert!(
-                told_otherwise(splicer, place, can_be.clone()).fits(1_000),
+                told_otherwise(splicer, place, can_be.clone()).is_valid(1_000),
                 "{place}"
             );
             assert!(
-                !told_otherwise(splicer, place, cannot.clone()).fits(1_000),
+                !told_otherwise(splicer, place, cannot.clone()).is_valid(1_000),
                 "{place}"
             );
         }
@@ -146,7 +146,7 @@ fn a_handed_over_splicer_that_cannot_be_is_refused() {
     let gone = ("/stage/Opening/gone_out", json!(2), json!(3));
     check(&opening, &[length.clone(), gone]);
     // Its scanner has read as many bytes as there are.
-    assert!(!told_otherwise(&opening, "/stage/Opening/bytes", json!("FLV")).fits(1_000));
+    assert!(!told_otherwise(&opening, "/stage/Opening/bytes", json!("FLV")).is_valid(1_000));
     let (mut splicer, mut out) = begun(&flv(0, 3), 1_000);
     let offset = (u64::MAX / 4, u64::MAX / 4 + 1);
     let cutter = "/stage/Running/cutter/Tags/unit_bytes_max";
@@ -164,7 +164,7 @@ fn a_handed_over_splicer_that_cannot_be_is_refused() {
     let unit = HEADER_BYTES_MAX + 500;
     for (wanted, fits) in [(unit + 64, true), (unit + 65, false)] {
         let told = told_otherwise(&splicer, "/stage/Running/window/wanted", json!(wanted));
-        assert_eq!(told.fits(unit), fits);
+        assert_eq!(told.is_valid(unit), fits);
     }
     assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
     let header = (zeros(HEADER_BYTES_MAX), zeros(HEADER_BYTES_MAX + 1));
@@ -183,7 +183,7 @@ fn a_handed_over_splicer_that_cannot_be_is_refused() {
         ],
     );
     assert!(splicer.feed(FLV_HEAD, &mut out).is_ok());
-    assert!(splicer.fits(1_000));
+    assert!(splicer.is_valid(1_000));
     assert!(splicer.feed(&flv(0, 3)[13..], &mut out).is_ok());
     let had = "/stage/Running/had/header/rest";
     check(&splicer, &[(had, header.0, header.1)]);
@@ -206,8 +206,11 @@ fn a_handed_over_unit_that_is_too_long_is_refused() {
         let cutter = Cutter::new(format, 1_000, 0);
         let mut splicer = Splicer::new(999);
         splicer.stage = Phase::Running(Running::new(cutter, format, None));
-        assert!(splicer.fits(1_000) && splicer.fits(1_001), "{format:?}");
-        assert_eq!(splicer.fits(999), !holds_units, "{format:?}");
+        assert!(
+            splicer.is_valid(1_000) && splicer.is_valid(1_001),
+            "{format:?}"
+        );
+        assert_eq!(splicer.is_valid(999), !holds_units, "{format:?}");
     }
 }
 
@@ -219,11 +222,11 @@ fn a_handed_over_splicer_has_the_limit_of_the_new_options() {
         let mut splicer = Splicer::new(1_000);
         let cutter = Cutter::new(format, 1_000, 0);
         splicer.stage = Phase::Running(Running::new(cutter, format, None));
-        assert!(splicer.restore(999) && splicer.fits(999), "{format:?}");
+        assert!(splicer.restore(999) && splicer.is_valid(999), "{format:?}");
     }
     let (mut joining, _) = begun(&flv(0, 3), 1_000);
     assert!(joining.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
-    assert!(joining.restore(999) && joining.fits(999));
+    assert!(joining.restore(999) && joining.is_valid(999));
 }
 
 /// What a cutter holds beside units has its bounds, too.
@@ -273,11 +276,11 @@ fn a_handed_over_cutter_that_cannot_be_is_refused() {
         splicer.stage = Phase::Running(Running::new(cutter, format, None));
         let place = format!("/stage/Running/cutter/{place}");
         assert!(
-            told_otherwise(&splicer, &place, can_be).fits(1_000),
+            told_otherwise(&splicer, &place, can_be).is_valid(1_000),
             "{place}"
         );
         assert!(
-            !told_otherwise(&splicer, &place, cannot).fits(1_000),
+            !told_otherwise(&splicer, &place, cannot).is_valid(1_000),
             "{place}"
         );
     }
@@ -293,7 +296,7 @@ fn a_handed_over_cutter_that_cannot_be_is_refused() {
             told_otherwise(&opening, "/unit_bytes_max", json!(1_000)),
             |told, (place, value)| told_otherwise(&told, &format!("/stage/Opening/{place}"), value),
         );
-        assert_eq!(told.fits(1_000), fits, "{bytes}");
+        assert_eq!(told.is_valid(1_000), fits, "{bytes}");
     }
 }
 

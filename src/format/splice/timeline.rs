@@ -164,7 +164,7 @@ impl Timeline {
 
     /// Returns whether a handed-over state is possible.
     #[cfg(feature = "handover")]
-    pub fn fits(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         self.tracks.len() <= TRACKS_MAX
     }
 }
@@ -338,10 +338,10 @@ mod tests {
         for number in 0..64 {
             assert_eq!(timeline.note(number, 0, None), Ok(()));
         }
-        assert!(timeline.fits());
+        assert!(timeline.is_valid());
         let mut more = Timeline::new(1000);
         assert_eq!(more.note(64, 0, None), Ok(()));
         timeline.tracks.append(&mut more.tracks);
-        assert!(!timeline.fits());
+        assert!(!timeline.is_valid());
     }
 }

@@ -69,7 +69,7 @@ fn the_walker_sees_each_record_once_however_the_bytes_are_cut() {
             let at = 7000 + (index * piece) as u64;
             assert_eq!(walk(&mut window, &mut walker, part, at), Ok(()));
             #[cfg(feature = "handover")]
-            assert!(window.fits(at + part.len() as u64, 254));
+            assert!(window.is_valid(at + part.len() as u64, 254));
         }
         assert!(walker.read == expected, "in pieces of {piece}");
         assert!(
@@ -254,7 +254,7 @@ fn a_handed_over_window_that_cannot_be_is_refused() {
             wanted,
             ..Window::default()
         };
-        window.fits(offset, 100)
+        window.is_valid(offset, 100)
     };
     assert!(fits(0, 0, 0, 0) && fits(50, 50, 0, 0) && fits(200, 150, 100, 50));
     assert!(!fits(50, 51, 0, 100), "more was passed than there is");

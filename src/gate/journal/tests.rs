@@ -218,7 +218,7 @@ fn runs_of_clients_are_one_record_up_to_a_bound() {
 fn an_empty_table_needs_no_lines() {
     let mut tokens = Tokens::new(LIMITS);
     assert_eq!(compact(&tokens), HEADER);
-    tokens.tell_time(at(1));
+    tokens.set_time(at(1));
     assert_eq!(
         compact(&tokens),
         journal(&[Entry {

@@ -54,7 +54,7 @@ impl Tokens {
     /// Receives the latest time, and the next serial.
     pub fn receive_end(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         let (time, serial_next): (UnixTime, u64) = line.read()?;
-        self.tell_time(time.min(UnixTime::MAX));
+        self.set_time(time.min(UnixTime::MAX));
         self.serial_next = self.serial_next.max(serial_next.min(COUNT_MAX));
         Ok(())
     }

@@ -350,7 +350,7 @@ fn random_client(numbers: &mut Numbers) -> RtpTuple {
 fn random_step(numbers: &mut Numbers, tokens: &mut Tokens, model: &mut Model) {
     let name = format!("s{}", numbers.below(12));
     if numbers.below(4) == 0 {
-        tokens.tell_time(at(tokens.time().unix_seconds + numbers.below(3) as u64));
+        tokens.set_time(at(tokens.time().unix_seconds + numbers.below(3) as u64));
     }
     if numbers.below(4) == 0 {
         let before = model.0.len();
@@ -381,7 +381,7 @@ fn random_step(numbers: &mut Numbers, tokens: &mut Tokens, model: &mut Model) {
         .filter(|tuple| !tokens.in_order.contains_key(&tuple.serial))
     {
         assert!(
-            tuple.http().is_some_and(|grant| grant.is_shut(time)),
+            tuple.http().is_some_and(|grant| grant.is_over(time)),
             "forgotten, and not over"
         );
         model
@@ -590,15 +590,15 @@ fn an_expired_token_stays_expired_until_it_is_added_again() {
         assert_eq!(tokens.watch(&a, at(second)), Err(Denied::Over));
         assert_eq!(tokens.publish(&a, at(second)), Err(Denied::Over));
     }
-    assert_eq!(tokens.next_shut(at(9)), Some(at(10)));
-    assert_eq!(tokens.next_shut(at(10)), None);
-    let shut = |since, now| tokens.shut_since(at(since), at(now)).count();
+    assert_eq!(tokens.next_expiry(at(9)), Some(at(10)));
+    assert_eq!(tokens.next_expiry(at(10)), None);
+    let shut = |since, now| tokens.expired_since(at(since), at(now)).count();
     assert_eq!(
         (shut(9, 10), shut(10, 10), shut(5, 9), shut(0, 99)),
         (1, 0, 0, 1)
     );
-    tokens.tell_time(at(50));
-    tokens.tell_time(at(20));
+    tokens.set_time(at(50));
+    tokens.set_time(at(20));
     assert_eq!(tokens.time(), at(50), "it never goes back");
     assert_eq!(tokens.watch(&a, at(50)), Err(Denied::Over));
     assert_eq!(tokens.add(&a, both(60), Vec::new()), Ok(1));
@@ -616,7 +616,7 @@ fn expired_tokens_make_room_for_valid_ones() {
     let mut tokens = Tokens::new(limits);
     let named = |number: u64| session(&format!("key{number}"));
     for number in 0..100 {
-        tokens.tell_time(at(number));
+        tokens.set_time(at(number));
         let added = tokens.add(
             &named(number),
             grant(Direction::Out, until(number + 4)),
@@ -636,7 +636,7 @@ fn expired_tokens_make_room_for_valid_ones() {
     }
     // All keys have expired. One is renewed, and the others make room for three more, and no
     // further ones.
-    tokens.tell_time(at(103));
+    tokens.set_time(at(103));
     let clients = vec![literal("192.0.2.1:5"), literal("192.0.2.2:5")];
     let both = grant(Direction::Both, Terms::default());
     let renewed = tokens.add(&named(97), grant(Direction::Out, until(200)), Vec::new());
@@ -938,7 +938,7 @@ fn limits_of_keys_make_room_last() {
                 .add(&session(name), grant(Direction::Both, terms), Vec::new())
                 .expect("there is room");
         }
-        tokens.tell_time(at(10));
+        tokens.set_time(at(10));
         tokens
     };
     let limits = |tokens_max| Limits {
@@ -1090,7 +1090,7 @@ fn lists_of_destinations_are_counted() {
         .expect("there is room");
     assert_eq!(tokens.destinations(&b, |_, _| true).len(), 0);
     tokens.check();
-    tokens.tell_time(at(9));
+    tokens.set_time(at(9));
     let few = Limits {
         tokens_max: 2,
         ..Limits::NONE

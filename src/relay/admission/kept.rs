@@ -38,7 +38,7 @@ impl AccessRequest<'_> {
 #[cfg(feature = "handover")]
 impl KeptAccessRequest {
     /// Creates the record of a request for `localhost` without any of the fields.
-    pub fn of_way(way: EntryPoint) -> KeptAccessRequest {
+    pub fn of_entry_point(way: EntryPoint) -> KeptAccessRequest {
         KeptAccessRequest {
             way,
             host: "localhost".into(),

@@ -15,7 +15,7 @@ pub fn full(detail: &'static str) -> Refusal {
 }
 
 /// Returns 429, with the time after which to try again.
-pub fn kept_out(detail: &'static str, left: Duration) -> Refusal {
+pub fn blocked_for(detail: &'static str, left: Duration) -> Refusal {
     let seconds = u32::try_from(left.as_secs()).unwrap_or(u32::MAX);
     let refusal = Refusal::new(Status::TooManyRequests, detail).because("paused");
     refusal.retry_after(seconds.saturating_add(1))

@@ -64,7 +64,7 @@ enum Rule {
     /// As a token says: in RTP, or without.
     Transport,
     /// At most one source a second begins by what a token names.
-    Beginnings,
+    ListStart,
     /// No loop of relays, and no call through an unknown proxy.
     Via,
     /// `--streams`
@@ -252,7 +252,7 @@ fn cell(way: EntryPoint, rule: Rule) -> Cell {
             Rtp | Bare | Group | BareGroup => Dropped,
             _ => DoesNotApply("it comes in no datagrams"),
         },
-        Rule::Beginnings => match way {
+        Rule::ListStart => match way {
             Rtp | Bare | Group | BareGroup => Dropped,
             _ => DoesNotApply("it comes in no datagrams"),
         },
@@ -348,8 +348,8 @@ fn rules() -> Vec<Rule> {
         Rule::Group => Some(Rule::Listened),
         Rule::Listened => Some(Rule::Sender),
         Rule::Sender => Some(Rule::Transport),
-        Rule::Transport => Some(Rule::Beginnings),
-        Rule::Beginnings => Some(Rule::Via),
+        Rule::Transport => Some(Rule::ListStart),
+        Rule::ListStart => Some(Rule::Via),
         Rule::Via => Some(Rule::Streams),
         Rule::Streams => Some(Rule::Connections),
         Rule::Connections => Some(Rule::PerHost),
@@ -401,14 +401,14 @@ fn all_that_a_publisher_by_rtmp_sends_draws_from_its_rate() {
     let sent = include_bytes!("../../../tests/rtmp/ffmpeg.rtmp");
     stage.send(id, &sent[..sent.len() - 94]);
     assert_eq!(stage.relay.streams.running(), 1);
-    assert!(stage.relay.appetite(id) > 0);
+    assert!(stage.relay.bytes_wanted(id) > 0);
     // A data message whose name nobody knows.
     let body = [&b"\x02\0\x60"[..], &[b'x'; 97]].concat();
     let ignored = [&[4, 0, 0, 0, 0, 0, 100, 18, 1, 0, 0, 0][..], &body].concat();
     for _ in 0..20 {
         stage.send(id, &ignored.repeat(1_000));
     }
-    assert_eq!(stage.relay.appetite(id), 0);
+    assert_eq!(stage.relay.bytes_wanted(id), 0);
 }
 
 /// Somebody whose answer is not written yet.
@@ -582,7 +582,7 @@ fn change(stage: &mut Stage, way: EntryPoint, broken: Option<Rule>) {
             };
             allow(stage, other, "a", Some(Direction::Both));
         }
-        Some(Rule::Beginnings) => {
+        Some(Rule::ListStart) => {
             let before = match way {
                 Rtp | Bare => CLIENT,
                 Group | BareGroup => CLIENTS_OTHER_PORT,

@@ -89,7 +89,7 @@ impl Clients {
     }
 
     /// Reads a PROXY protocol header.
-    pub(super) fn read_introduction(
+    pub(super) fn read_proxy_header(
         &mut self,
         id: ConnectionId,
         input: &mut &[u8],

@@ -334,7 +334,7 @@ mod tests {
         scene
             .stage
             .relay
-            .hear_time(Duration::from_secs(200 + 700), now);
+            .set_unix_time(Duration::from_secs(200 + 700), now);
         scene.stage.settle();
         scene.stage.wait(Duration::from_secs(100));
         assert_eq!(scene.gone(), [false; 4]);

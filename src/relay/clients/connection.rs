@@ -260,7 +260,7 @@ impl Clients {
                     // It was full, and its bytes were left in the socket.
                     ctx.act(Action::ReadOn(id));
                 } else {
-                    self.wait_ahead(id);
+                    self.queue_pipelined(id);
                 }
                 self.rearm(id, ctx);
             }
@@ -350,7 +350,7 @@ mod tests {
     fn pour(stage: &mut Stage, id: ConnectionId, bytes: usize) {
         let mut left = bytes;
         while left > 0 {
-            let piece = stage.relay.appetite(id).min(left);
+            let piece = stage.relay.bytes_wanted(id).min(left);
             assert!(piece > 0, "it is drained");
             stage.relay.received(id, &vec![b'x'; piece], stage.now);
             left -= piece;

@@ -141,7 +141,7 @@ impl Clients {
             }
             (Phase::Waiting(_), Reason::Phase(_)) => return self.end_wait(id),
             (Phase::OriginRequest(_), Reason::Phase(_)) => {
-                self.give_up_asking(id, OriginError::TimedOut, ctx);
+                self.give_up_origin(id, OriginError::TimedOut, ctx);
             }
             (Phase::EventReader(_), Reason::Phase(_)) => self.comment(id, ctx),
             (Phase::PendingCall(job_id), Reason::Phase(_)) => {

@@ -69,7 +69,7 @@ impl Clients {
             | Phase::PendingCall(_)
             | Phase::AwaitingJournal => Stand::Asks(EntryPoint::Call),
             Phase::Viewer(viewing) => Stand::Watches(EntryPoint::Viewer, Some(viewing.place().0)),
-            Phase::Waiting(waiting) => Stand::Watches(waiting.view.way(), None),
+            Phase::Waiting(waiting) => Stand::Watches(waiting.view.entry_point(), None),
             Phase::Source(_) | Phase::OriginRequest(_) | Phase::PeerRequest(_) => return None,
         })
     }
@@ -227,10 +227,10 @@ impl Clients {
         match &connection.phase {
             Phase::Waiting(waiting) => match waiting.outcome {
                 WaitOutcome::Open => self.waiting.enter(waiting.room, waiting.what(), id, None),
-                WaitOutcome::Called | WaitOutcome::TurnedAway(_) => self.wait_ahead(id),
+                WaitOutcome::Called | WaitOutcome::TurnedAway(_) => self.queue_pipelined(id),
             },
             Phase::EventReader(_) => drop(self.readers.insert(id)),
-            Phase::Head(_) | Phase::OriginRequest(_) if !has_read_all => self.wait_ahead(id),
+            Phase::Head(_) | Phase::OriginRequest(_) if !has_read_all => self.queue_pipelined(id),
             Phase::Opening
             | Phase::Head(_)
             | Phase::Payload(_)
@@ -512,10 +512,10 @@ mod tests {
         assert_eq!(stage.text(many).matches("HTTP/1.1 200").count(), 2);
         stage.now = stage.now + std::time::Duration::from_secs(4);
         hand_over(&mut stage, &options);
-        let ahead = std::iter::from_fn(|| stage.relay.clients.next_ahead());
+        let ahead = std::iter::from_fn(|| stage.relay.clients.next_pipelined());
         assert_eq!(ahead.map(|(id, _)| id).collect::<Vec<_>>(), [many, half]);
         for id in [many, half] {
-            stage.relay.clients.wait_ahead(id);
+            stage.relay.clients.queue_pipelined(id);
         }
         stage.settle();
         assert_eq!(stage.text(many).matches("HTTP/1.1 200").count(), 9);

@@ -29,7 +29,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use crate::http::HeadReader;
-use crate::relay::streams::Viewing;
+use crate::relay::streams::ViewerResponse;
 use admissions::Admissions;
 pub(super) use check::Known;
 pub use connection::Connection;
@@ -97,7 +97,7 @@ enum Phase {
     /// The source of a stream.
     Source(Source),
     /// A viewer of a stream.
-    Viewer(Viewing),
+    Viewer(ViewerResponse),
     /// A client that waits for its session, or for its playlist.
     Waiting(Box<Waiting>),
     /// Writes a list piece by piece.

@@ -94,12 +94,12 @@ impl Clients {
             }
             Err(_) => OriginError::Broken("its answer is malformed"),
         };
-        self.give_up_asking(id, error, ctx);
+        self.give_up_origin(id, error, ctx);
         Step::On
     }
 
     /// Closes the connection to an origin, because of this error.
-    pub fn give_up_asking(&mut self, id: ConnectionId, fault: OriginError, ctx: &mut Context) {
+    pub fn give_up_origin(&mut self, id: ConnectionId, fault: OriginError, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id)
             && let Phase::OriginRequest(request) = &mut connection.phase
         {

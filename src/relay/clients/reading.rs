@@ -14,7 +14,7 @@ use super::{ClientEvent, Clients, Phase};
 use crate::http::{Part, Reply};
 use crate::relay::context::Context;
 use crate::relay::event::Event;
-use crate::relay::lists::Told;
+use crate::relay::lists::PeerProgress;
 use crate::relay::{Action, ConnectionId, StreamId};
 
 /// Maximal cost of reading new input in a turn of the loop, and of reading on. The unit is the cost
@@ -89,7 +89,7 @@ impl Reading {
 impl Clients {
     /// Puts a client into the list of pipelined input: its unread input can be read without its
     /// socket.
-    pub fn wait_ahead(&mut self, id: ConnectionId) {
+    pub fn queue_pipelined(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id)
             && !connection.is_ahead
         {
@@ -99,13 +99,13 @@ impl Clients {
     }
 
     /// Returns whether any client is in the list of pipelined input.
-    pub fn has_ahead(&self) -> bool {
+    pub fn has_pipelined(&self) -> bool {
         !self.reading.ahead.is_empty()
     }
 
     /// Begins a read for the first client with pipelined input. If it has waited, its wait is
     /// answered first.
-    pub fn next_ahead(&mut self) -> Option<(ConnectionId, Option<Waiting>)> {
+    pub fn next_pipelined(&mut self) -> Option<(ConnectionId, Option<Waiting>)> {
         let id = self.reading.ahead.pop_front()?;
         self.reading.begin(0);
         let Some(connection) = self.connections.get_mut(id) else {
@@ -123,7 +123,7 @@ impl Clients {
     }
 
     /// Lets the shell read a client's socket again, once its pipelined input is read.
-    pub fn end_ahead(&mut self, id: ConnectionId, ctx: &mut Context) {
+    pub fn end_pipelined(&mut self, id: ConnectionId, ctx: &mut Context) {
         let connection = self.connections.get(id);
         if connection.is_some_and(|connection| !connection.is_ahead) {
             ctx.act(Action::ReadOn(id));
@@ -141,7 +141,7 @@ impl Clients {
 
     /// Returns how many bytes to read from a client now. `of_source` returns the number for the
     /// source of a stream.
-    pub fn appetite(
+    pub fn bytes_wanted(
         &self,
         id: ConnectionId,
         of_source: impl FnOnce(StreamId, &mut Context) -> usize,
@@ -235,7 +235,7 @@ impl Clients {
         };
         let is_head = matches!(connection.phase, Phase::Head(_) | Phase::OriginRequest(_));
         if is_head && self.reading.heads == HEADS_AT_ONCE_MAX && !input.is_empty() {
-            self.wait_ahead(id);
+            self.queue_pipelined(id);
             return Step::Stop;
         }
         if connection.publisher.is_some() {
@@ -274,19 +274,19 @@ impl Clients {
             }
             Phase::Head(_) if connection.output.is_full() => Step::Stop,
             Phase::Head(_) => self.read_head(id, input, ctx),
-            Phase::Opening => self.read_introduction(id, input, ctx),
+            Phase::Opening => self.read_proxy_header(id, input, ctx),
             Phase::Payload(_) => self.read_payload(id, input, ctx),
             Phase::OriginRequest(_) => self.read_answer(id, input, ctx),
             Phase::PeerRequest(request) => match request.read(input) {
-                Told::More => Step::Stop,
-                Told::On => Step::On,
-                Told::All(rows) => {
+                PeerProgress::More => Step::Stop,
+                PeerProgress::On => Step::On,
+                PeerProgress::All(rows) => {
                     let (list, peer) = request.share();
                     ctx.notify(Event::PeerAnswered { list, peer, rows });
                     self.close(id, ctx);
                     Step::Stop
                 }
-                Told::Nothing => {
+                PeerProgress::Nothing => {
                     self.close(id, ctx);
                     Step::Stop
                 }
@@ -395,7 +395,7 @@ mod tests {
         let before = stage.relay.ctx.counts.of(Count::Streams);
         let mut cost = 0;
         while cost < AHEAD_COST_MAX
-            && let Some(spent) = stage.relay.read_ahead(stage.now)
+            && let Some(spent) = stage.relay.read_pipelined(stage.now)
         {
             cost += spent;
         }
@@ -419,16 +419,16 @@ mod tests {
             let peer = SocketAddr::from(([10, 0, 0, 2], 1000 + port));
             let id = stage.relay.accepted(peer, stage.now).expect("room");
             let before = stage.relay.ctx.counts.of(Count::Streams);
-            assert!(stage.relay.appetite(id) >= ahead.len());
+            assert!(stage.relay.bytes_wanted(id) >= ahead.len());
             let cost = stage.relay.received(id, ahead.as_bytes(), stage.now);
             let heads = (stage.relay.ctx.counts.of(Count::Streams) - before) as usize;
             assert_eq!(heads, HEADS_AT_ONCE_MAX, "at one go");
             assert!(cost >= ahead.len() + heads * HEAD_COST);
-            assert_eq!(stage.relay.appetite(id), 0, "it has enough for now");
+            assert_eq!(stage.relay.bytes_wanted(id), 0, "it has enough for now");
             ids.push(id);
         }
         let (mut streams, mut turns) = (stage.relay.ctx.counts.of(Count::Streams), 0);
-        while stage.relay.has_ahead() {
+        while stage.relay.has_pipelined() {
             // Whoever comes now is heard at once, and answered with what the turn writes.
             let peer = SocketAddr::from(([10, 0, 0, 3], 1000));
             let other = stage.relay.accepted(peer, stage.now).expect("room");
@@ -445,7 +445,7 @@ mod tests {
         assert_eq!(streams, u64::from(clients) * requests as u64);
         for id in ids {
             assert_eq!(stage.text(id).matches("HTTP/1.1 200 OK").count(), requests);
-            assert!(stage.relay.appetite(id) > 0);
+            assert!(stage.relay.bytes_wanted(id) > 0);
         }
     }
 
@@ -473,7 +473,7 @@ mod tests {
             let answers_max = AHEAD_COST_MAX / (each + HEAD_COST + look_cost) + HEADS_AT_ONCE_MAX;
             assert!(answers_max < connections, "more than one turn has work");
             let mut turns = 0;
-            while stage.relay.has_ahead() {
+            while stage.relay.has_pipelined() {
                 let before = answered(&stage);
                 turn(&mut stage);
                 while stage.write_next() {}
@@ -570,7 +570,7 @@ mod tests {
         let id = stage.relay.accepted(peer, stage.now).expect("room");
         stage.relay.received(id, requests.as_bytes(), stage.now);
         let mut actions = Vec::new();
-        while stage.relay.read_ahead(stage.now).is_some() {
+        while stage.relay.read_pipelined(stage.now).is_some() {
             assert_eq!(actions, [], "before it is read");
             actions.extend(std::iter::from_fn(|| stage.relay.next_action()));
         }
@@ -581,8 +581,8 @@ mod tests {
 
     const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";
 
-    fn appetite(stage: &mut Stage, id: ConnectionId) -> usize {
-        stage.relay.appetite(id)
+    fn bytes_wanted(stage: &mut Stage, id: ConnectionId) -> usize {
+        stage.relay.bytes_wanted(id)
     }
 
     /// No more than one head that is too large, and what may be sent ahead while another is
@@ -619,9 +619,9 @@ mod tests {
                 .relay
                 .set_rtp("10.9.0.1:5004".parse().expect("an address"));
             let id = stage.client(sent);
-            assert_eq!(appetite(&mut stage, id), wanted, "{options:?} {sent}");
+            assert_eq!(bytes_wanted(&mut stage, id), wanted, "{options:?} {sent}");
             stage.lose(id);
-            assert_eq!(appetite(&mut stage, id), 0, "it is gone");
+            assert_eq!(bytes_wanted(&mut stage, id), 0, "it is gone");
         }
     }
 
@@ -636,7 +636,7 @@ mod tests {
             .served(id, crate::stream::Outcome::Blocked, stage.now);
         let ahead = HEALTH.repeat(400);
         stage.relay.received(id, ahead.as_bytes(), stage.now);
-        assert!(stage.relay.has_ahead(), "there is more to read");
+        assert!(stage.relay.has_pipelined(), "there is more to read");
         stage.settle();
         let waits = |stage: &Stage| {
             let connection = connection(stage, id);
@@ -648,13 +648,13 @@ mod tests {
         let each = alone.text(other).len();
         assert!(output >= 16 * 1024 && output < 16 * 1024 + each, "{output}");
         assert_eq!(input, ahead.len() - output / each * HEALTH.len());
-        assert_eq!(appetite(&mut stage, id), 0);
+        assert_eq!(bytes_wanted(&mut stage, id), 0);
         stage.relay.unblocked(id);
         stage.settle();
         assert_eq!(stage.text(id).matches("HTTP/1.1 200 OK").count(), 400);
         assert_eq!(waits(&stage), (0, 0));
-        assert_eq!(appetite(&mut stage, id), 16_385);
-        assert!(!stage.relay.has_ahead());
+        assert_eq!(bytes_wanted(&mut stage, id), 16_385);
+        assert!(!stage.relay.has_pipelined());
     }
 
     /// Small blocks take far longer to scan and to splice than their bytes take to copy.
@@ -748,10 +748,10 @@ mod tests {
         };
         assert_eq!(room(&stage), (100, 100 * HEALTH.len()));
         for left in (50..100).rev().step_by(2) {
-            stage.relay.read_ahead(stage.now);
+            stage.relay.read_pipelined(stage.now);
             assert_eq!(room(&stage), (left - 1, 100 * HEALTH.len()));
         }
-        stage.relay.read_ahead(stage.now);
+        stage.relay.read_pipelined(stage.now);
         let (left, bytes) = room(&stage);
         assert_eq!((left, bytes), (48, 96 * HEALTH.len()));
         stage.settle();

@@ -585,7 +585,10 @@ mod tests {
             let add = ask("POST /api/add-token?type=http&sessionid=s");
             let id = stage.client(&format!("{add}{}", ask("GET /healthz")));
             assert_eq!(stage.text(id), "");
-            assert_eq!(stage.relay.appetite(id), 4_096 - ask("GET /healthz").len());
+            assert_eq!(
+                stage.relay.bytes_wanted(id),
+                4_096 - ask("GET /healthz").len()
+            );
             let (job_id, _) = stage.jobs.remove(0);
             stage.relay.helped(job_id, Done::Appended(done), stage.now);
             stage.settle();

@@ -385,8 +385,8 @@ mod tests {
         for _ in 0..300 {
             // As much of it as is wanted.
             let mut left = 200;
-            while left > 0 && stage.relay.appetite(source) > 0 {
-                let bytes = stage.relay.appetite(source).min(left);
+            while left > 0 && stage.relay.bytes_wanted(source) > 0 {
+                let bytes = stage.relay.bytes_wanted(source).min(left);
                 stage
                     .relay
                     .received(source, &[b'x'; 200][..bytes], stage.now);

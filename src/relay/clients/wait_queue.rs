@@ -41,7 +41,7 @@ pub struct Waiting {
 impl Waiting {
     /// Returns the session that it waits for, and how far that must have come.
     pub fn what(&self) -> (&SessionId, PlaylistPosition) {
-        (&self.session, self.view.reach())
+        (&self.session, self.view.playlist_position())
     }
 }
 
@@ -271,7 +271,7 @@ impl Clients {
         {
             waiting.outcome = outcome;
             self.waiting.leave(waiting.room, id);
-            self.wait_ahead(id);
+            self.queue_pipelined(id);
         }
     }
 
@@ -371,10 +371,10 @@ mod tests {
             }
             stage.relay.check();
             let refused = |stage: &Stage| -> u64 { stage.relay.ctx.counts.refusals.values().sum() };
-            while stage.relay.has_ahead() {
+            while stage.relay.has_pipelined() {
                 let (earlier, mut cost) = (refused(&stage), 0);
                 while cost < AHEAD_COST_MAX
-                    && let Some(spent) = stage.relay.read_ahead(stage.now)
+                    && let Some(spent) = stage.relay.read_pipelined(stage.now)
                 {
                     cost += spent;
                 }

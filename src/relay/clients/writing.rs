@@ -12,7 +12,7 @@ use crate::http::{Refusal, Status};
 use crate::relay::ConnectionId;
 use crate::relay::context::Context;
 use crate::relay::server_event::ServerEvent;
-use crate::relay::streams::{Place, Viewing};
+use crate::relay::streams::{Place, ViewerResponse};
 use crate::relay::viewer_id::ListedId;
 use crate::stream::{End, Outcome};
 
@@ -45,7 +45,7 @@ impl Clients {
         others: impl FnOnce() -> Option<ConnectionId>,
     ) -> Option<ConnectionId> {
         if self.writes_since_piece >= WRITES_PER_PIECE
-            && let Some(id) = self.next_listing()
+            && let Some(id) = self.next_list()
         {
             return Some(id);
         }
@@ -59,7 +59,7 @@ impl Clients {
             self.writes_since_piece = 1;
             return None;
         }
-        self.next_listing()
+        self.next_list()
     }
 
     fn next_queued(&mut self) -> Option<ConnectionId> {
@@ -71,7 +71,7 @@ impl Clients {
         None
     }
 
-    fn next_listing(&mut self) -> Option<ConnectionId> {
+    fn next_list(&mut self) -> Option<ConnectionId> {
         while let Some(id) = self.listing.pop_front() {
             if self.leaves_queue(id) {
                 self.writes_since_piece = 0;
@@ -100,7 +100,7 @@ impl Clients {
     }
 
     /// Returns a client's viewer, if it is one.
-    pub fn viewing(&mut self, id: ConnectionId) -> Option<&mut Viewing> {
+    pub fn viewing(&mut self, id: ConnectionId) -> Option<&mut ViewerResponse> {
         match &mut self.connections.get_mut(id)?.phase {
             Phase::Viewer(viewing) => Some(viewing),
             _ => None,
@@ -125,7 +125,11 @@ impl Clients {
     }
 
     /// Lends a client's own output. Returns its viewer, if media of a stream follows.
-    pub fn lend<'a>(&'a self, id: ConnectionId, gather: &mut Gather<'a>) -> Option<&'a Viewing> {
+    pub fn lend<'a>(
+        &'a self,
+        id: ConnectionId,
+        gather: &mut Gather<'a>,
+    ) -> Option<&'a ViewerResponse> {
         let connection = self.connections.get(id)?;
         let has_room = gather.push(connection.output.rest());
         if let Phase::Viewer(viewing) = &connection.phase
@@ -193,7 +197,7 @@ impl Clients {
     }
 
     /// Makes a client a viewer.
-    pub fn watch(&mut self, id: ConnectionId, viewing: Viewing) {
+    pub fn watch(&mut self, id: ConnectionId, viewing: ViewerResponse) {
         self.enter(id, Phase::Viewer(viewing));
     }
 
@@ -201,7 +205,7 @@ impl Clients {
     pub fn begin_watching(
         &mut self,
         id: ConnectionId,
-        viewing: Viewing,
+        viewing: ViewerResponse,
         session: &SessionId,
         ctx: &mut Context,
     ) {

@@ -228,7 +228,7 @@ impl Fetch {
         ctx: &mut Context,
     ) -> bool {
         let addresses = results.iter().flatten().flatten().copied().collect();
-        let Some(found) = self.origins.found(job_id, addresses, ctx.now()) else {
+        let Some(found) = self.origins.look_up_ended(job_id, addresses, ctx.now()) else {
             return false;
         };
         let pulls = self.pulls.entries.iter();
@@ -279,7 +279,7 @@ impl Fetch {
     }
 
     /// Handles the end of a connection to an origin that sent no stream.
-    pub fn asked<'a>(
+    pub fn request_ended<'a>(
         &mut self,
         id: PullId,
         (over, fault): (ConnectionId, OriginError),

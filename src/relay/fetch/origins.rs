@@ -96,7 +96,7 @@ impl Origins {
     }
 
     /// Ends a look-up, with its result. Returns the origin, if the look-up was for one.
-    pub fn found(
+    pub fn look_up_ended(
         &mut self,
         job_id: JobId,
         addresses: Vec<SocketAddr>,
@@ -229,16 +229,25 @@ mod tests {
         origins.list[0].lookup = Some(job_id(7));
         origins.list[2].lookup = Some(job_id(8));
         assert_eq!(places(&origins, at(0)), ["sought", "known", "sought", none]);
-        assert_eq!(origins.found(job_id(9), addresses(1..3), at(1)), None);
-        assert_eq!(origins.found(job_id(8), addresses(1..3), at(1)), Some(2));
-        assert_eq!(origins.found(job_id(8), addresses(1..3), at(1)), None);
+        assert_eq!(
+            origins.look_up_ended(job_id(9), addresses(1..3), at(1)),
+            None
+        );
+        assert_eq!(
+            origins.look_up_ended(job_id(8), addresses(1..3), at(1)),
+            Some(2)
+        );
+        assert_eq!(
+            origins.look_up_ended(job_id(8), addresses(1..3), at(1)),
+            None
+        );
         let later = |milliseconds| at(1) + Duration::from_millis(milliseconds);
         for (now, third) in [(0, "known"), (4_999, "known"), (5_000, three)] {
             let expected = ["sought", "known", third, none];
             assert_eq!(places(&origins, later(now)), expected, "{now}");
         }
         // Of a look-up that brought nothing nothing is known.
-        assert_eq!(origins.found(job_id(7), Vec::new(), at(2)), Some(0));
+        assert_eq!(origins.look_up_ended(job_id(7), Vec::new(), at(2)), Some(0));
         assert_eq!(places(&origins, at(2)), [one, "known", "known", none]);
         let second = "10.1.0.2:8002".parse().expect("an address");
         for (origin, address, expected) in [
@@ -259,7 +268,7 @@ mod tests {
     fn of_a_names_addresses_eight_are_tried() {
         let mut origins = origins(&NAMES);
         origins.list[0].lookup = Some(job_id(1));
-        origins.found(job_id(1), addresses(0..20), at(0));
+        origins.look_up_ended(job_id(1), addresses(0..20), at(0));
         let kept = (0..20).filter_map(|place| origins.address(0, place));
         assert_eq!(kept.collect::<Vec<_>>(), addresses(0..8));
     }
@@ -352,7 +361,7 @@ mod tests {
     fn a_successor_knows_where_the_origins_are_and_goes_by_the_same_name() {
         let mut old = origins(&NAMES);
         old.list[0].lookup = Some(job_id(1));
-        old.found(job_id(1), addresses(0..4), at(3));
+        old.look_up_ended(job_id(1), addresses(0..4), at(3));
         let known = |origins: &Origins| -> Vec<(Vec<SocketAddr>, Instant)> {
             let known = origins.addresses();
             known.map(|(it, until)| (it.to_vec(), until)).collect()

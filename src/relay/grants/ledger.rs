@@ -18,18 +18,18 @@ use crate::relay::{Action, Job, JobId, Level};
 use crate::time::UnixTime;
 
 /// A change, and the call that waits for it.
-struct Asked {
+struct QueuedChange {
     caller: Caller,
     change: Change,
 }
 
 /// A change with its records, or its refusal.
-type Judged = (Asked, Result<Addition, Refusal>);
+type Judged = (QueuedChange, Result<Addition, Refusal>);
 
 /// Changes on their way to the disk.
 #[derive(Default)]
 pub(super) struct Ledger {
-    queue: VecDeque<Asked>,
+    queue: VecDeque<QueuedChange>,
     /// The current write: its job, and its changes.
     writing: Option<(JobId, Vec<Judged>)>,
     /// The time has to be written, even without a change.
@@ -61,7 +61,7 @@ impl Ledger {
         // What will be decided takes as much again.
         let queue = self.queue.iter().map(|asked| 2 * asked.change.held_bytes());
         queue.chain(judged).sum::<usize>()
-            + self.queue.capacity() * size_of::<Asked>()
+            + self.queue.capacity() * size_of::<QueuedChange>()
             + writing.map_or(0, |(_, batch)| batch.capacity() * size_of::<Judged>())
     }
 }
@@ -90,7 +90,7 @@ impl Grants {
             Some(ledger)
                 if ledger.queue.len() < QUEUE_MAX && ledger.held_bytes() < QUEUE_BYTES_MAX =>
             {
-                ledger.queue.push_back(Asked { caller, change });
+                ledger.queue.push_back(QueuedChange { caller, change });
                 self.write_changes(ctx);
                 Ok(())
             }
@@ -189,7 +189,7 @@ impl Grants {
     /// Returns whether a token expires or has expired. Otherwise there is no time to write.
     fn has_times(&self) -> bool {
         let tokens = self.tokens.as_ref();
-        tokens.is_some_and(|tokens| tokens.next_shut(UnixTime::default()).is_some())
+        tokens.is_some_and(|tokens| tokens.next_expiry(UnixTime::default()).is_some())
     }
 
     /// Notes that the time could not be written. It goes with the next write, or after a while.

@@ -313,7 +313,7 @@ impl Grants {
     /// the client stays listed, and its file as it is.
     pub fn restore(&mut self, mut tokens: Tokens, ctx: &mut Context) {
         let expected = ctx.date().after(CLOCKS_DIFFER_MAX);
-        ctx.hear_time(Duration::from_secs(tokens.time().unix_seconds));
+        ctx.set_unix_time(Duration::from_secs(tokens.time().unix_seconds));
         if tokens.time() > expected {
             let line = format_args!(
                 "event=clock-behind detail=\"the token file was written at {}, which is later than this host's clock; tokens expire by the later time. Set the clock\"",

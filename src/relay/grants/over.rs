@@ -22,7 +22,7 @@ impl Grants {
     /// Sets the deadline for the next token that expires, or for a time that is not on disk.
     pub fn rearm(&mut self, ctx: &mut Context) {
         let tokens = self.tokens.as_ref();
-        let shuts = tokens.and_then(|tokens| tokens.next_shut(self.told));
+        let shuts = tokens.and_then(|tokens| tokens.next_expiry(self.told));
         let shuts = shuts.map(|shuts| ctx.calendar.instant_of(shuts));
         let owed = self.owes_time().then(|| ctx.now() + WRITE_AGAIN_AFTER);
         if let Some(deadline) = shuts.into_iter().chain(owed).min() {
@@ -35,7 +35,7 @@ impl Grants {
     pub(super) fn take_over(&mut self, ctx: &mut Context) {
         self.told = ctx.date();
         let is_any_over = self.tokens.as_ref().is_some_and(|tokens| {
-            let mut over = tokens.shut_since(UnixTime::default(), self.told);
+            let mut over = tokens.expired_since(UnixTime::default(), self.told);
             over.next().is_some()
         });
         if is_any_over {
@@ -50,14 +50,14 @@ impl Grants {
         let now = ctx.date();
         let mut count = 0;
         if let Some(tokens) = &mut self.tokens {
-            for session in tokens.shut_since(self.told, now) {
+            for session in tokens.expired_since(self.told, now) {
                 count += 1;
                 if count <= LINES_MAX {
                     let of = tokens.opened_by(session);
                     ctx.emit_about(Some((session, of)), &ServerEvent::TokenOver {});
                 }
             }
-            tokens.tell_time(now);
+            tokens.set_time(now);
         }
         if count > LINES_MAX {
             let what = ServerEvent::TokensOver {

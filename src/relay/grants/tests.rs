@@ -702,7 +702,7 @@ fn answers(tokens: &Tokens, now: UnixTime) -> Vec<String> {
         times.map(|time| {
             let may = (tokens.publish(&name, time), tokens.watch(&name, time));
             let opens = (tokens.opened_by(&name), tokens.has_keys(&name));
-            format!("{may:?} {opens:?} {:?}", tokens.next_shut(time))
+            format!("{may:?} {opens:?} {:?}", tokens.next_expiry(time))
         })
     });
     let found = ["10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3"].map(|address| {
@@ -940,7 +940,7 @@ fn the_later_of_the_files_clock_and_the_hosts_counts() {
         let time = UnixTime {
             unix_seconds: seconds,
         };
-        tokens.tell_time(time);
+        tokens.set_time(time);
         table.restore(tokens);
         let (writes, lines) = table.acts();
         let has_warned = lines.iter().any(|line| line.contains("event=clock-behind"));
@@ -992,7 +992,7 @@ fn what_was_over_at_the_start_is_written_and_not_said() {
     for (expires, is_written) in [(1, true), (50, true), (51, false)] {
         let mut table = Table::new(&[API]);
         let mut tokens = table.tokens();
-        tokens.tell_time(UnixTime { unix_seconds: 50 });
+        tokens.set_time(UnixTime { unix_seconds: 50 });
         let added = tokens.add(&id("a"), over_at(expires), Vec::new());
         assert_eq!(added, Ok(1));
         table.restore(tokens);

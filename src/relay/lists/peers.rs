@@ -73,7 +73,7 @@ pub struct PeerRequest {
 pub type Share = (JobId, usize);
 
 /// Result of reading a peer's answer.
-pub enum Told {
+pub enum PeerProgress {
     /// More input is needed.
     More,
     /// A piece was read, and there may be more.
@@ -91,31 +91,31 @@ impl PeerRequest {
     }
 
     /// Reads the peer's answer.
-    pub fn read(&mut self, input: &mut &[u8]) -> Told {
+    pub fn read(&mut self, input: &mut &[u8]) -> PeerProgress {
         match &mut self.body {
             None => match self.reader.read(input, &HEAD_LIMITS) {
-                Ok(None) => Told::More,
+                Ok(None) => PeerProgress::More,
                 Ok(Some((answer, length))) if answer.status == 200 => {
                     *input = &input[length..];
                     self.body = Some(Body::new(answer.framing));
-                    Told::On
+                    PeerProgress::On
                 }
-                Ok(Some(_)) | Err(_) => Told::Nothing,
+                Ok(Some(_)) | Err(_) => PeerProgress::Nothing,
             },
             Some(body) => match body.read(input) {
-                Ok(Part::More) => Told::More,
+                Ok(Part::More) => PeerProgress::More,
                 Ok(Part::Content(content)) => {
                     self.bytes += content.len();
                     match self.bytes <= PEER_BYTES_MAX && self.rows.read(content) {
-                        true => Told::On,
-                        false => Told::Nothing,
+                        true => PeerProgress::On,
+                        false => PeerProgress::Nothing,
                     }
                 }
                 Ok(Part::End) => {
                     let rows = std::mem::take(&mut self.rows).finish();
-                    rows.map_or(Told::Nothing, Told::All)
+                    rows.map_or(PeerProgress::Nothing, PeerProgress::All)
                 }
-                Err(_) => Told::Nothing,
+                Err(_) => PeerProgress::Nothing,
             },
         }
     }
@@ -216,12 +216,12 @@ impl Lists {
     }
 
     /// Takes the rows of a peer.
-    pub fn told(&mut self, share: Share, rows: VecDeque<Vec<u8>>, ctx: &mut Context) {
+    pub fn take_rows(&mut self, share: Share, rows: VecDeque<Vec<u8>>, ctx: &mut Context) {
         self.learn(share, PeerRows::Rows(rows), ctx);
     }
 
     /// Handles the end of the connection to a peer. Without rows, its part is missing.
-    pub fn telling_ended(&mut self, (job_id, peer): Share, ctx: &mut Context) {
+    pub fn peer_ended(&mut self, (job_id, peer): Share, ctx: &mut Context) {
         let collecting = self.collectings.get(&job_id);
         let rows = collecting.and_then(|collecting| collecting.shares.get(peer));
         if let Some(PeerRows::Asked(_)) = rows {
@@ -363,8 +363,8 @@ mod tests {
             };
             assert_eq!(telling.share(), (JobId(1), 3));
             let told = telling.read(&mut &b"[{\"a\":1}"[..]);
-            assert_eq!(matches!(told, Told::On), is_taken, "{bytes}");
-            assert_eq!(matches!(told, Told::Nothing), !is_taken, "{bytes}");
+            assert_eq!(matches!(told, PeerProgress::On), is_taken, "{bytes}");
+            assert_eq!(matches!(told, PeerProgress::Nothing), !is_taken, "{bytes}");
         }
     }
 }

@@ -64,7 +64,7 @@ impl Streams {
         let (mut bytes_left, before) = (bytes_max, self.work);
         while bytes_left > 0
             && self.work - before < work_max
-            && let Some(bytes) = self.read_kept(id, bytes_left, ctx)
+            && let Some(bytes) = self.read_original(id, bytes_left, ctx)
         {
             bytes_left -= bytes;
         }
@@ -73,7 +73,12 @@ impl Streams {
 
     /// Reads one piece of the original's buffer. Returns its length; `None`: the stream is not
     /// behind any more.
-    fn read_kept(&mut self, id: StreamId, bytes_max: usize, ctx: &mut Context) -> Option<usize> {
+    fn read_original(
+        &mut self,
+        id: StreamId,
+        bytes_max: usize,
+        ctx: &mut Context,
+    ) -> Option<usize> {
         let mut remuxed = self.streams.get_mut(id)?.remuxed.take()?;
         let original = self.streams.get(remuxed.original);
         let piece = match original.zip(remuxed.behind()) {

@@ -20,7 +20,7 @@ use crate::relay::timers::Owner;
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Level, Limits, StreamId};
 use crate::remux::{Remuxer, RemuxerState};
 use crate::slots::Slots;
-use crate::stream::{End, HeaderVersion, Pool, Received, Told, Viewer, ViewerId};
+use crate::stream::{Detected, End, HeaderVersion, Pool, Received, Viewer, ViewerId};
 
 /// Streams whose own state is impossible, each with the reason.
 pub type InvalidStreams = Vec<(StreamId, HandoverError)>;
@@ -224,9 +224,9 @@ impl Streams {
             .get(remuxed.original)
             .ok_or_else(unknown)?
             .buffer;
-        let remuxer = match original.told() {
-            Told::Known(format) => Remuxer::new(format, remuxed.target, unit_max),
-            Told::Undecided | Told::Unknown => None,
+        let remuxer = match original.detected() {
+            Detected::Known(format) => Remuxer::new(format, remuxed.target, unit_max),
+            Detected::Undecided | Detected::Unknown => None,
         };
         // The remuxer may read on where the search for join points has given the format up. Without join
         // points another remuxer has nowhere to begin.
@@ -300,7 +300,7 @@ impl Streams {
         if has_ready {
             self.flow(id);
         }
-        self.post(id);
+        self.queue_udp_out(id);
         self.rearm(id, ctx);
         Ok(own_state)
     }
@@ -344,7 +344,7 @@ impl Streams {
     /// Returns the connection of a viewer.
     pub fn viewer_at(&self, (id, viewer): Place, ctx: &Context) -> Option<ConnectionId> {
         let stream = self.streams.get(id)?;
-        Some(stream.buffer.seen(viewer, ctx.now())?.connection)
+        Some(stream.buffer.viewer_figures(viewer, ctx.now())?.connection)
     }
 
     /// Returns whether a stream's source publishes over RTMP.
@@ -375,12 +375,15 @@ impl Stream {
         let spliced_max = limits.stream.buffer_bytes / hold::UNIT_PART;
         let splicer = self.splicer.as_mut();
         let ts_output = self.rtp_out.ts_output.as_ref();
-        let is_fit = self.history.fits()
+        let is_fit = self.history.is_valid()
             && splicer.is_none_or(|splicer| splicer.restore(spliced_max))
-            && self.input.as_ref().is_none_or(|input| input.reorder.fits())
-            && self.bare.as_ref().is_none_or(|input| input.bare.fits())
-            && ts_output.is_none_or(|ts_output| ts_output.fits(newest))
-            && self.programme.fits();
+            && self
+                .input
+                .as_ref()
+                .is_none_or(|input| input.reorder.is_valid())
+            && self.bare.as_ref().is_none_or(|input| input.bare.is_valid())
+            && ts_output.is_none_or(|ts_output| ts_output.is_valid(newest))
+            && self.programme.is_valid();
         must(is_fit, || {
             "the state of its source or of its outputs is impossible".to_owned()
         })

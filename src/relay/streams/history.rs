@@ -61,7 +61,7 @@ impl History {
 
     /// Returns whether a received history is within its bounds.
     #[cfg(feature = "handover")]
-    pub fn fits(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         self.samples.len() <= SAMPLES_MAX
     }
 }

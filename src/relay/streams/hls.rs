@@ -8,7 +8,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::viewer::{STREAM_POLICY, Viewing, WatchResponse};
+use super::viewer::{STREAM_POLICY, ViewerResponse, WatchResponse};
 use super::{Stream, Streams};
 use crate::gate::SessionId;
 use crate::hls::{Content, HlsRequest, HlsResponse, LIST_TYPE, Object, PlaylistPosition};
@@ -156,7 +156,7 @@ impl Streams {
                     .buffer
                     .join_range(id, (*from, *to), lead.clone(), now);
                 stream.flow(stream_id, &mut self.turns);
-                let viewing = Viewing::of_segment((stream_id, viewer), reply);
+                let viewing = ViewerResponse::of_segment((stream_id, viewer), reply);
                 return WatchResponse::Segment(bytes, viewing);
             }
             (Content::Bytes(_) | Content::Range { .. }, _) => {}

@@ -23,7 +23,7 @@ use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::event::Event;
 use crate::relay::server_event::ServerEvent;
-use crate::stream::{End, Told};
+use crate::stream::{Detected, End};
 
 /// The splicer holds a unit until it is whole, up to this fraction of `--buffer` and to what
 /// `--buffers` leaves the stream. A source is read in pieces of at most the same size. So one unit
@@ -57,10 +57,10 @@ impl Streams {
         let Some(stream) = self.streams.get_mut(id) else {
             return false;
         };
-        let format = match stream.buffer.told() {
-            Told::Known(format) => Some(format),
-            Told::Undecided => None,
-            Told::Unknown => return false,
+        let format = match stream.buffer.detected() {
+            Detected::Known(format) => Some(format),
+            Detected::Undecided => None,
+            Detected::Unknown => return false,
         };
         let Some(splicer) = &mut stream.splicer else {
             return false;

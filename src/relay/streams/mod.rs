@@ -44,7 +44,7 @@ pub(super) use row::Row;
 pub(super) use stream::SHUT_DOWN;
 pub use stream::Stream;
 pub(super) use titles::SourceInfo;
-pub(super) use viewer::{Place, Viewing, WatchResponse};
+pub(super) use viewer::{Place, ViewerResponse, WatchResponse};
 pub(super) use watchers::ViewerRow;
 
 use super::metrics::Sums;
@@ -275,7 +275,9 @@ impl Streams {
         let source = stream.source;
         let idle_time = ctx.settings().limits.source_idle_time;
         match source {
-            StreamSource::Rtp(_) if is_over(stream.heard().map(|heard| heard + idle_time)) => {
+            StreamSource::Rtp(_)
+                if is_over(stream.newest_datagram_at().map(|heard| heard + idle_time)) =>
+            {
                 self.source_lost(id, source, SILENT, ctx);
             }
             StreamSource::Held { until } if until <= now => {

@@ -30,7 +30,7 @@ use crate::relay::counts::Count;
 use crate::relay::event::Event;
 use crate::relay::{ConnectionId, Level, StreamId};
 use crate::remux::{MediaError, Remuxer, Target};
-use crate::stream::{End, StreamBuffer, Told};
+use crate::stream::{Detected, End, StreamBuffer};
 
 /// Bytes of the shared output buffer that stay allocated: a fragment of MP4 of 16 Mbit/s. Larger
 /// ones take new pages from the kernel each time.
@@ -131,7 +131,7 @@ impl Streams {
         let target = target_of(Format::Mp4)?;
         let watched = self.watch_in(id, (session, target), how, ctx)?;
         Some(match watched {
-            WatchResponse::Viewing(viewing) => {
+            WatchResponse::ViewerResponse(viewing) => {
                 let (stream, viewer) = viewing.place();
                 if let Some(stream) = self.streams.get_mut(stream) {
                     stream.buffer.bound(viewer);
@@ -150,10 +150,10 @@ impl Streams {
         head_only: bool,
         ctx: &mut Context,
     ) -> Result<Option<StreamId>, Refusal> {
-        let told = self.streams.get(id).map(|stream| stream.buffer.told());
+        let told = self.streams.get(id).map(|stream| stream.buffer.detected());
         let of_format = match told {
-            Some(Told::Known(format)) => segmented_as(format),
-            Some(Told::Undecided | Told::Unknown) | None => None,
+            Some(Detected::Known(format)) => segmented_as(format),
+            Some(Detected::Undecided | Detected::Unknown) | None => None,
         };
         let Some(target) = of_format.filter(|_| ctx.settings().remuxes) else {
             return Ok(Some(id));
@@ -170,8 +170,8 @@ impl Streams {
     pub(super) fn is_played(&self, id: StreamId) -> bool {
         self.remuxed_as(id).is_none_or(|remuxed| {
             let original = self.streams.get(remuxed.original);
-            let told = original.map(|original| original.buffer.told());
-            matches!(told, Some(Told::Known(format)) if segmented_as(format) == Some(remuxed.target))
+            let told = original.map(|original| original.buffer.detected());
+            matches!(told, Some(Detected::Known(format)) if segmented_as(format) == Some(remuxed.target))
         })
     }
 
@@ -188,7 +188,7 @@ impl Streams {
         stream.cast_again_at = None;
         let has_ended = stream.buffer.end().is_some();
         let is_readable =
-            matches!(stream.buffer.told(), Told::Known(format) if Remuxer::reads(format));
+            matches!(stream.buffer.detected(), Detected::Known(format) if Remuxer::reads(format));
         let target = target_of(Format::MpegTs);
         let Some(target) = target.filter(|_| is_readable && ctx.settings().remuxes) else {
             return id;
@@ -222,10 +222,12 @@ impl Streams {
         ctx: &Context,
     ) -> Result<Option<StreamId>, RemuxError> {
         let stream = self.streams.get(original).ok_or(RemuxError::NotYet)?;
-        let format = match stream.buffer.told() {
-            Told::Undecided => return Err(RemuxError::NotYet),
-            Told::Unknown => return Err(RemuxError::Unfit("its container is not known".into())),
-            Told::Known(format) => format,
+        let format = match stream.buffer.detected() {
+            Detected::Undecided => return Err(RemuxError::NotYet),
+            Detected::Unknown => {
+                return Err(RemuxError::Unfit("its container is not known".into()));
+            }
+            Detected::Known(format) => format,
         };
         if format == target.format() {
             return Ok(Some(original));
@@ -304,7 +306,7 @@ impl Streams {
         let (now, limits) = (ctx.now(), &ctx.settings().limits);
         let unit_max = limits.remuxed_unit_bytes_max();
         let stream = self.streams.get(original).ok_or_else(not_read)?;
-        let Told::Known(format) = stream.buffer.told() else {
+        let Detected::Known(format) = stream.buffer.detected() else {
             return Err(not_read());
         };
         let remuxer = Remuxer::new(format, target, unit_max).ok_or_else(not_read)?;

@@ -18,7 +18,7 @@ use crate::relay::quota::Quota;
 use crate::relay::viewer_id::{Mark, PublicStreamId};
 use crate::remux;
 use crate::rtp::Disorder;
-use crate::stream::{Figures, Told};
+use crate::stream::{Detected, Figures};
 use crate::udp_out::ClientFigures;
 
 /// A search of as many bytes costs about as much as the row.
@@ -228,7 +228,7 @@ impl Stream {
 
     /// Finds what the stream carries.
     fn find_tracks(&self) {
-        let Told::Known(format) = self.buffer.told() else {
+        let Detected::Known(format) = self.buffer.detected() else {
             return;
         };
         let (header, mut at) = self.buffer.oldest_opening();
@@ -266,9 +266,9 @@ impl Stream {
             source: (self.source != StreamSource::Gone).then(|| self.row_source()),
             held: self.has_waiting_viewers(),
             started_at: self.started_unix_seconds,
-            format: match self.buffer.told() {
-                Told::Known(format) => Some(format.name()),
-                Told::Undecided | Told::Unknown => None,
+            format: match self.buffer.detected() {
+                Detected::Known(format) => Some(format.name()),
+                Detected::Undecided | Detected::Unknown => None,
             },
             joins: self.buffer.joins(),
             no_joins: self.buffer.no_joins_reason(),

@@ -116,7 +116,7 @@ impl Streams {
                 None
             }
         };
-        self.post(id);
+        self.queue_udp_out(id);
         media
     }
 
@@ -171,7 +171,7 @@ impl Streams {
         }
         let fits = stream.rtp_out.udp_out.forward(bytes, None);
         ctx.count(Count::Unsent, u64::from(!fits));
-        self.post(id);
+        self.queue_udp_out(id);
         true
     }
 

@@ -17,7 +17,7 @@ use crate::relay::context::Context;
 use crate::relay::counts::Count;
 use crate::relay::{Level, StreamId};
 use crate::rtp::{DATAGRAM_BYTES, Pacing, Packetiser};
-use crate::stream::Told;
+use crate::stream::Detected;
 use crate::time::Instant;
 use crate::udp_out::{BATCH_BYTES_MAX, Datagrams, UdpOut};
 
@@ -185,8 +185,8 @@ impl TsOutput {
 
     /// Returns whether the state that was handed over is possible, for this newest offset.
     #[cfg(feature = "handover")]
-    pub fn fits(&self, newest: u64) -> bool {
-        self.pacing.fits(newest) && self.packetiser.fits() && self.cursor <= newest
+    pub fn is_valid(&self, newest: u64) -> bool {
+        self.pacing.is_valid(newest) && self.packetiser.is_valid() && self.cursor <= newest
     }
 
     /// Returns when it has something to do, if nothing arrives before.
@@ -262,10 +262,10 @@ impl Streams {
         let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
-        match stream.buffer.told() {
+        match stream.buffer.detected() {
             _ if stream.is_undecided() => return,
-            Told::Known(Format::MpegTs) => {}
-            Told::Undecided | Told::Known(_) | Told::Unknown => {
+            Detected::Known(Format::MpegTs) => {}
+            Detected::Undecided | Detected::Known(_) | Detected::Unknown => {
                 stream.rtp_out.ts_output = None;
                 self.resume(id, ctx);
                 return self.forget_if_over(id, ctx);
@@ -279,7 +279,7 @@ impl Streams {
             });
         }
         self.resume(id, ctx);
-        self.post(id);
+        self.queue_udp_out(id);
         self.rearm(id, ctx);
         self.forget_if_over(id, ctx);
     }
@@ -296,7 +296,7 @@ impl Streams {
     }
 
     /// Queues a stream that has datagrams for its UDP clients.
-    pub(super) fn post(&mut self, id: StreamId) {
+    pub(super) fn queue_udp_out(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(id)
             && !stream.rtp_out.is_empty()
             && !stream.rtp_out.is_queued
@@ -345,7 +345,7 @@ impl Streams {
     }
 
     /// Logs why a stream cannot go to its UDP clients, once.
-    pub fn tell_of_transport(&mut self, id: StreamId, ctx: &mut Context) {
+    pub fn report_transport(&mut self, id: StreamId, ctx: &mut Context) {
         let Some(stream) = self.streams.get(id) else {
             return;
         };
@@ -713,7 +713,7 @@ mod tests {
             let mut told = serde_json::to_value(TsOutput::new(1_000, 7)).expect("a value");
             change(&mut told);
             let ts_output: TsOutput = serde_json::from_value(told).expect("a transport");
-            assert_eq!(ts_output.fits(newest), fits, "{what}");
+            assert_eq!(ts_output.is_valid(newest), fits, "{what}");
         }
     }
 
@@ -822,7 +822,7 @@ mod tests {
         let ts_output = stream.rtp_out.ts_output.as_mut().expect("it goes out");
         let cursor = ts_output.cursor;
         assert!(cursor < newest);
-        assert!(!streams.is_ahead(id, ctx) && streams.source_appetite(id, ctx) > 0);
+        assert!(!streams.is_ahead(id, ctx) && streams.source_bytes_wanted(id, ctx) > 0);
         // 300 packets arrive at once, which last 60 ms.
         stage.relay.received(
             source,
@@ -832,7 +832,7 @@ mod tests {
         stage.settle();
         let (streams, ctx) = (&mut stage.relay.streams, &mut stage.relay.ctx);
         assert!(streams.is_ahead(id, ctx));
-        assert_eq!(streams.source_appetite(id, ctx), 0);
+        assert_eq!(streams.source_bytes_wanted(id, ctx), 0);
         assert!(streams.take_slowed(id));
         // The limit is exact to the byte, from the next byte that goes out.
         for (waits, is_ahead) in [(32_767, false), (32_768, true), (60_000, true), (0, false)] {

@@ -29,7 +29,7 @@ use crate::relay::viewer_id::PublicStreamId;
 use crate::relay::{Action, ConnectionId, Level, PullId, SOURCE_READ_BYTES_MAX, StreamId};
 use crate::remux::{Remuxer, Target, TrackInfo};
 use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
-use crate::stream::{End, Notice, StreamBuffer, Told};
+use crate::stream::{Detected, End, Notice, StreamBuffer};
 use crate::time::Instant;
 
 /// What a stream carries, as far as it is known.
@@ -185,10 +185,10 @@ impl Stream {
 
     /// Returns why it cannot go out by RTP, if it cannot.
     pub(super) fn rtp_fault(&self, ctx: &Context) -> Option<&str> {
-        match self.buffer.told() {
+        match self.buffer.detected() {
             _ if self.input.is_some() => None,
-            Told::Undecided | Told::Known(Format::MpegTs) => None,
-            Told::Known(format) if ctx.settings().remuxes && Remuxer::reads(format) => {
+            Detected::Undecided | Detected::Known(Format::MpegTs) => None,
+            Detected::Known(format) if ctx.settings().remuxes && Remuxer::reads(format) => {
                 if self.cast_again_at.is_some() {
                     return Some(
                         "remuxing to MPEG-TS needs one more --buffer, and --buffers has none left",
@@ -198,20 +198,20 @@ impl Stream {
                 let its = targets.find(|its| its.target.format() == Format::MpegTs)?;
                 its.fault.as_deref()
             }
-            Told::Known(_) | Told::Unknown => Some("not MPEG-TS"),
+            Detected::Known(_) | Detected::Unknown => Some("not MPEG-TS"),
         }
     }
 
     /// Returns whether its format is still being detected.
     pub(super) fn is_undecided(&self) -> bool {
-        self.buffer.told() == Told::Undecided && self.buffer.end().is_none()
+        self.buffer.detected() == Detected::Undecided && self.buffer.end().is_none()
     }
 
     /// Returns whether it has UDP clients without output, and its body may be MPEG-TS.
     pub(super) fn needs_transport(&self) -> bool {
         let may_be_transport = matches!(
-            self.buffer.told(),
-            Told::Undecided | Told::Known(Format::MpegTs)
+            self.buffer.detected(),
+            Detected::Undecided | Detected::Known(Format::MpegTs)
         );
         let is_datagrams = matches!(self.source, StreamSource::Rtp(_)) || self.input.is_some();
         let is_wanted = self.rtp_out.udp_out.client_count() > 0 && self.rtp_out.ts_output.is_none();
@@ -230,7 +230,7 @@ impl Stream {
         let idle_time = ctx.settings().limits.source_idle_time;
         let gone = match self.source {
             StreamSource::Held { until } => Some(until),
-            StreamSource::Rtp(_) => self.heard().map(|heard| heard + idle_time),
+            StreamSource::Rtp(_) => self.newest_datagram_at().map(|heard| heard + idle_time),
             StreamSource::Http(_) | StreamSource::Remuxed | StreamSource::Gone => None,
         };
         let all = [
@@ -257,7 +257,7 @@ impl Stream {
     }
 
     /// Returns when the newest datagram of its source came, if datagrams are its source.
-    pub(super) fn heard(&self) -> Option<Instant> {
+    pub(super) fn newest_datagram_at(&self) -> Option<Instant> {
         let of_rtp = self.input.as_ref().map(|input| input.heard);
         of_rtp.or(self.bare.as_ref().map(|input| input.heard))
     }
@@ -408,7 +408,7 @@ impl Streams {
         let Some(stream) = self.streams.get_mut(id).filter(|_| !bytes.is_empty()) else {
             return;
         };
-        let was_undecided = stream.buffer.told() == Told::Undecided;
+        let was_undecided = stream.buffer.detected() == Detected::Undecided;
         stream.buffer.keep(bytes, &mut self.pool, now);
         let scan_work = stream.buffer.take_work();
         let is_original = stream.remuxed.is_none();
@@ -418,7 +418,8 @@ impl Streams {
         }
         let has_grown = stream.buffer.segments().is_some_and(Cutter::take_grown);
         // The format of a remuxed stream is known from its beginning.
-        let is_told = is_original && was_undecided && stream.buffer.told() != Told::Undecided;
+        let is_told =
+            is_original && was_undecided && stream.buffer.detected() != Detected::Undecided;
         if let Some(notice) = stream.buffer.take_notice() {
             log_notice(stream, notice, ctx);
         }
@@ -560,7 +561,7 @@ impl Streams {
         }
         ctx.notify(Event::PlaylistGrew(id));
         self.let_out(id, ctx);
-        self.post(id);
+        self.queue_udp_out(id);
         self.pump(id, ctx);
         self.forget_if_over(id, ctx);
     }
@@ -617,7 +618,7 @@ impl Streams {
     }
 
     /// Returns how many bytes of a source may be read now; 0 pauses it.
-    pub fn source_appetite(&mut self, id: StreamId, ctx: &mut Context) -> usize {
+    pub fn source_bytes_wanted(&mut self, id: StreamId, ctx: &mut Context) -> usize {
         let wanted_bytes = self.wanted_bytes(id, ctx);
         let Some(stream) = self.streams.get_mut(id) else {
             return 0;

@@ -141,7 +141,7 @@ fn a_source_over_http_beyond_its_tokens_rate_is_reported_once() {
 /// Sends a body, in the pieces that the server wants to read.
 fn send_wanted(stage: &mut Stage, source: ConnectionId, mut media: &[u8]) {
     loop {
-        let wanted = stage.relay.appetite(source).min(media.len());
+        let wanted = stage.relay.bytes_wanted(source).min(media.len());
         if wanted == 0 {
             return stage.settle();
         }
@@ -193,12 +193,16 @@ fn all_sources_of_a_session_share_its_rate() {
             let media = &file[..60_000];
             match way {
                 "ahead" => loop {
-                    let wanted = stage.relay.appetite(ahead).min(requests.len()).min(4_096);
+                    let wanted = stage
+                        .relay
+                        .bytes_wanted(ahead)
+                        .min(requests.len())
+                        .min(4_096);
                     let sent: Vec<u8> = requests.drain(..wanted).collect();
                     if wanted > 0 {
                         stage.relay.received(ahead, &sent, stage.now);
                     }
-                    let is_read = stage.relay.read_ahead(stage.now).is_some();
+                    let is_read = stage.relay.read_pipelined(stage.now).is_some();
                     stage.settle();
                     if wanted == 0 && !is_read {
                         break;

@@ -82,7 +82,7 @@ impl Programme {
 
     /// Returns whether the programme that another process sent is within its bound.
     #[cfg(feature = "handover")]
-    pub fn fits(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         are_bounded(&self.titles)
     }
 }

@@ -14,7 +14,7 @@ use crate::relay::context::Context;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::viewer_id::ListedId;
 use crate::relay::{ConnectionId, StreamId};
-use crate::stream::{End, Extent, Outcome, StreamBuffer, Supply, Told, UNKNOWN_TYPE, ViewerId};
+use crate::stream::{Detected, End, Extent, Outcome, StreamBuffer, Supply, UNKNOWN_TYPE, ViewerId};
 use crate::time::Instant;
 
 /// Bytes for one viewer in one turn, at most: a viewer that catches up must not delay others.
@@ -28,7 +28,7 @@ pub type Place = (StreamId, ViewerId<ConnectionId>);
 
 /// A viewer's response: its stream, its framing, and how far the current chunk is written.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub struct Viewing {
+pub struct ViewerResponse {
     stream: StreamId,
     viewer: ViewerId<ConnectionId>,
     /// How the request is answered.
@@ -53,9 +53,9 @@ enum Outgoing {
 /// The response to a request to watch.
 pub enum WatchResponse {
     /// The stream.
-    Viewing(Viewing),
+    ViewerResponse(ViewerResponse),
     /// A segment, after this head.
-    Segment(Vec<u8>, Viewing),
+    Segment(Vec<u8>, ViewerResponse),
     /// These bytes alone: a head, or a playlist.
     Whole(Vec<u8>, Reply),
     /// A refusal.
@@ -64,10 +64,10 @@ pub enum WatchResponse {
     NotYet(Instant),
 }
 
-impl Viewing {
+impl ViewerResponse {
     /// Creates the response for a segment whose head is written.
-    pub fn of_segment((stream, viewer): Place, reply: Reply) -> Viewing {
-        Viewing {
+    pub fn of_segment((stream, viewer): Place, reply: Reply) -> ViewerResponse {
+        ViewerResponse {
             stream,
             viewer,
             reply,
@@ -78,8 +78,8 @@ impl Viewing {
     }
 
     /// Lets the response be the viewer's first fragment of MP4 alone.
-    pub fn of_fragment(self) -> Viewing {
-        Viewing {
+    pub fn of_fragment(self) -> ViewerResponse {
+        ViewerResponse {
             framing: Outgoing::Length,
             ..self
         }
@@ -153,7 +153,7 @@ impl Viewing {
         let media_type = stream.buffer.media_type()?;
         let wants_titles = self.reply.wants_titles == Some(true);
         // Sources declare what they like.
-        if wants_titles && matches!(stream.buffer.told(), Told::Undecided) {
+        if wants_titles && matches!(stream.buffer.detected(), Detected::Undecided) {
             return None;
         }
         self.owes_head = false;
@@ -238,7 +238,7 @@ impl Streams {
         }
         // The stream's queue, not that of short answers: many viewers may join at once.
         self.flow(stream_id);
-        Some(WatchResponse::Viewing(Viewing {
+        Some(WatchResponse::ViewerResponse(ViewerResponse {
             stream: stream_id,
             viewer,
             reply,
@@ -256,7 +256,7 @@ impl Streams {
     /// The refusal is for a remuxed stream that ended without output.
     pub fn prepare(
         &mut self,
-        viewing: &mut Viewing,
+        viewing: &mut ViewerResponse,
     ) -> (Option<Vec<u8>>, Option<Result<End, Refusal>>) {
         let Some(stream) = self.streams.get_mut(viewing.stream) else {
             return (None, None);
@@ -311,7 +311,7 @@ impl Streams {
     }
 
     /// Lends the bytes that a stream has for a viewer, with chunk framing.
-    pub fn lend<'a>(&'a self, viewing: &'a Viewing, gather: &mut Gather<'a>) {
+    pub fn lend<'a>(&'a self, viewing: &'a ViewerResponse, gather: &mut Gather<'a>) {
         let stream = self.streams.get(viewing.stream);
         let Some(stream) = stream.filter(|_| !viewing.owes_head) else {
             return;
@@ -352,9 +352,9 @@ impl Streams {
     }
 
     /// Ends a viewer's turn.
-    pub fn settle(&mut self, (id, viewer): Place, outcome: Outcome) {
+    pub fn end_turn(&mut self, (id, viewer): Place, outcome: Outcome) {
         if let Some(stream) = self.streams.get_mut(id) {
-            stream.buffer.settle(viewer, outcome);
+            stream.buffer.end_turn(viewer, outcome);
             if stream.buffer.has_ready() {
                 stream.flow(id, &mut self.turns);
             }
@@ -375,7 +375,7 @@ impl Streams {
         stream.cuts.count(cut);
         ctx.counts.cuts.count(cut);
         // No event said that a viewer of a segment came.
-        let seen = stream.buffer.seen(viewer, ctx.now());
+        let seen = stream.buffer.viewer_figures(viewer, ctx.now());
         if let Some(seen) = seen.filter(|seen| seen.extent == Extent::Whole) {
             let what = ServerEvent::ViewerCut {
                 id: ListedId::of_connection(ctx.run, connection),
@@ -397,7 +397,7 @@ impl Streams {
         ctx: &mut Context,
     ) -> Option<&SessionId> {
         let stream = self.streams.get_mut(id)?;
-        let seen = stream.buffer.seen(viewer, ctx.now());
+        let seen = stream.buffer.viewer_figures(viewer, ctx.now());
         if let Some(seen) = seen.filter(|seen| seen.extent == Extent::Whole) {
             let what = ServerEvent::ViewerGoes {
                 id: ListedId::of_connection(ctx.run, seen.connection),
@@ -482,7 +482,10 @@ fn is_media(icy: Option<IcyPosition>, chunk: &ChunkWriter) -> bool {
 
 /// Returns whether players know titles within a stream's media.
 fn carries_titles(buffer: &StreamBuffer<ConnectionId>) -> bool {
-    matches!(buffer.told(), Told::Known(Format::Mp3 | Format::Aac))
+    matches!(
+        buffer.detected(),
+        Detected::Known(Format::Mp3 | Format::Aac)
+    )
 }
 
 /// Returns whether a viewer's body is chunked. Only then may another request follow.

@@ -9,7 +9,7 @@ use crate::gate::{Digest, SessionId, Transport};
 use crate::relay::ConnectionId;
 use crate::relay::context::Context;
 use crate::relay::viewer_id::{ListedId, Mark};
-use crate::stream::{Extent, Seen};
+use crate::stream::{Extent, ViewerFigures};
 use crate::time::Instant;
 
 /// A row of list-viewers. A null field does not apply, or is not known.
@@ -58,11 +58,15 @@ impl ViewerRow {
 
     /// Returns whether `/api/events` reports this viewer. It does not report HLS players, which
     /// have no connection between two requests, nor UDP clients, which tokens name.
-    pub fn is_told_of(&self) -> bool {
+    pub fn is_reported(&self) -> bool {
         self.way == "http" && self.state == "watching"
     }
 
-    fn of_seen(seen: &Seen<ConnectionId>, session: &SessionId, ctx: &Context) -> ViewerRow {
+    fn of_figures(
+        seen: &ViewerFigures<ConnectionId>,
+        session: &SessionId,
+        ctx: &Context,
+    ) -> ViewerRow {
         let way = match seen.extent {
             Extent::Whole => "http",
             Extent::Segment => "hls",
@@ -129,8 +133,8 @@ impl Stream {
         ctx: &Context,
     ) -> impl Iterator<Item = (Mark, ViewerRow)> {
         let from = usize::try_from(from).unwrap_or(usize::MAX);
-        let viewers = self.buffer.seen_from(from, ctx.now()).map(move |seen| {
-            let row = ViewerRow::of_seen(&seen, &self.session, ctx);
+        let viewers = self.buffer.figures_from(from, ctx.now()).map(move |seen| {
+            let row = ViewerRow::of_figures(&seen, &self.session, ctx);
             ((serial, seen.place as u64), row)
         });
         let clients = self.rtp_out.udp_out.figures().filter(move |_| !is_over);
@@ -164,7 +168,7 @@ mod tests {
     fn events_tell_of_who_watches_over_http_alone() {
         let id = ListedId::of_text("00000007-1a").expect("an id");
         let session = SessionId::parse(b"s").expect("a good sessionid");
-        for (way, state, is_told_of) in [
+        for (way, state, is_reported) in [
             ("http", "watching", true),
             ("http", "waiting", false),
             ("hls", "watching", false),
@@ -176,7 +180,7 @@ mod tests {
                 state,
                 ..ViewerRow::new(id, &session, way)
             };
-            assert_eq!(row.is_told_of(), is_told_of, "{way} {state}");
+            assert_eq!(row.is_reported(), is_reported, "{way} {state}");
         }
     }
 }

@@ -347,7 +347,7 @@ fn who_waits_and_has_no_need_of_the_first_byte_joins_in_its_turn() {
     let joined =
         |stage: &Stage| [whole, remuxed].map(|id| stage.relay.clients.viewer(id).is_some());
     assert_eq!(joined(&stage), [true, false]);
-    assert!(stage.relay.has_ahead());
+    assert!(stage.relay.has_pipelined());
     stage.settle();
     stage.send_media(source, FILE);
     assert_eq!(joined(&stage), [true, true]);

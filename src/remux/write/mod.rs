@@ -71,7 +71,7 @@ pub(super) trait Writer {
     fn write(&mut self, unit: OwnedUnit, out: &mut Vec<u8>) -> Result;
 
     /// Writes units that were gathered, since no others come at this time.
-    fn settle(&mut self, out: &mut Vec<u8>);
+    fn flush_gathered(&mut self, out: &mut Vec<u8>);
 
     /// Writes all units that were taken.
     fn flush(&mut self, out: &mut Vec<u8>) -> Result;

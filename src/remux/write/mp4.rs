@@ -133,7 +133,7 @@ impl Writer for Mp4 {
     }
 
     /// Does nothing: fragments have their own times.
-    fn settle(&mut self, _out: &mut Vec<u8>) {}
+    fn flush_gathered(&mut self, _out: &mut Vec<u8>) {}
 
     fn flush(&mut self, out: &mut Vec<u8>) -> Result {
         self.write_fragment(None, out)

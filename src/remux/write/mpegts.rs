@@ -159,7 +159,7 @@ impl Writer for MpegTs {
         stream.keep_order(&mut unit);
         match stream.format.framing {
             Framing::Nal { kind, .. } => {
-                self.settle(out);
+                self.flush_gathered(out);
                 self.write_picture(kind, unit, out);
             }
             Framing::Adts(_) | Framing::Whole | Framing::Opus => self.take_sound(&unit, out)?,
@@ -168,14 +168,14 @@ impl Writer for MpegTs {
     }
 
     /// Writes the gathered sound, since nothing else comes at this time.
-    fn settle(&mut self, out: &mut Vec<u8>) {
+    fn flush_gathered(&mut self, out: &mut Vec<u8>) {
         for index in 0..self.streams.len() {
             self.write_gathered(index, out);
         }
     }
 
     fn flush(&mut self, out: &mut Vec<u8>) -> Result {
-        self.settle(out);
+        self.flush_gathered(out);
         Ok(())
     }
 

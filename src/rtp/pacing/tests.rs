@@ -558,6 +558,6 @@ fn a_state_from_another_process_is_checked_at_its_limits() {
     for (index, (tell, fits)) in told.into_iter().enumerate() {
         let mut pacing = Pacing::new(100);
         tell(&mut pacing);
-        assert_eq!(pacing.fits(200), fits, "{index}");
+        assert_eq!(pacing.is_valid(200), fits, "{index}");
     }
 }

@@ -79,7 +79,7 @@ impl TokenFile {
             )
         };
         let (mut tokens, end) = read(&file, u64::MAX).map_err(unusable)?;
-        tokens.tell_time(now);
+        tokens.set_time(now);
         let tuples = tokens.len();
         let tokens = tokens
             .with_limits(limits)

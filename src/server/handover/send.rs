@@ -412,7 +412,7 @@ impl Server {
     }
 
     fn report_failure(&mut self, error: &io::Error) {
-        self.console.tell(&format!(
+        self.console.write_line(&format!(
             "level=warn event=not-handed-over detail=\"{error}; this server continues\""
         ));
     }
@@ -548,7 +548,7 @@ impl Server {
         (self.udp, self.disk) = (None, None);
         self.manager
             .notify(&format!("MAINPID={}", successor.process));
-        self.console.tell(&format!(
+        self.console.write_line(&format!(
             "level=info event=handed-over process={} connections={} still_ms={}",
             successor.process,
             going.len(),

@@ -75,8 +75,10 @@ impl Stage {
         }
     }
 
-    pub fn seen(&self, id: ViewerId<u8>) -> Seen<u8> {
-        self.stream.seen(id, Instant::START).expect("it is there")
+    pub fn figures(&self, id: ViewerId<u8>) -> ViewerFigures<u8> {
+        self.stream
+            .viewer_figures(id, Instant::START)
+            .expect("it is there")
     }
 }
 
@@ -96,7 +98,7 @@ fn a_viewer_that_falls_out_within_a_unit_gets_its_rest() {
     let got = stage.take(viewer, 15_000);
     assert!(got == stage.all[..15_000]);
     assert_eq!(stage.stream.cursor(viewer), Some(15_000));
-    stage.stream.settle(viewer, Outcome::Blocked);
+    stage.stream.end_turn(viewer, Outcome::Blocked);
     stage.send_groups(4);
     let newest_key = stage.all.len() - 50_000;
     assert_eq!(
@@ -107,7 +109,7 @@ fn a_viewer_that_falls_out_within_a_unit_gets_its_rest() {
         (stage.stream.cursor(viewer), stage.stream.figures().skips),
         (None, 1)
     );
-    assert_eq!(stage.seen(viewer).skips, 1);
+    assert_eq!(stage.figures(viewer).skips, 1);
     // The viewer takes a part of the rest first. Nothing else comes in the middle of the rest.
     assert!(stage.take(viewer, 3_000) == stage.all[15_000..18_000]);
     assert_eq!(stage.stream.supply(viewer, 0), Supply::Bytes(2_013));
@@ -120,7 +122,7 @@ fn a_viewer_that_falls_out_within_a_unit_gets_its_rest() {
     let sent = 15_000 + 5_013 + 50_000;
     assert_eq!(
         (
-            stage.seen(viewer).bytes_sent,
+            stage.figures(viewer).bytes_sent,
             stage.stream.figures().bytes_sent
         ),
         (sent, sent)
@@ -138,7 +140,7 @@ fn a_viewer_that_leaves_within_a_rest_frees_it() {
     stage.send(&picture(false, 10_000));
     for viewer in &viewers {
         stage.take(*viewer, 5_000);
-        stage.stream.settle(*viewer, Outcome::Blocked);
+        stage.stream.end_turn(*viewer, Outcome::Blocked);
     }
     stage.send_groups(3);
     assert_eq!(stage.stream.rest_bytes, 3 * 5_013);
@@ -162,7 +164,7 @@ fn rests_are_bounded_and_further_viewers_are_disconnected() {
     stage.send(&picture(false, 20_000));
     for viewer in viewers {
         stage.take(viewer, 4_000);
-        stage.stream.settle(viewer, Outcome::Blocked);
+        stage.stream.end_turn(viewer, Outcome::Blocked);
     }
     stage.send_groups(3);
     // Four rests of 16,013 bytes fit into 65,536 bytes.
@@ -180,7 +182,7 @@ fn a_rest_may_fill_the_bound() {
         let unit = picture(false, 10_000);
         stage.send(&unit);
         stage.take(viewer, 1_013);
-        stage.stream.settle(viewer, Outcome::Blocked);
+        stage.stream.end_turn(viewer, Outcome::Blocked);
         // Other viewers hold the rest of the bound.
         stage.stream.rest_bytes = 64 * 1024 - left;
         for _ in 0..7 {
@@ -202,7 +204,7 @@ fn a_viewer_that_was_sent_nothing_begins_with_the_header() {
         stage.take(viewer, had);
         stage.send(&picture(false, 10_000));
         stage.take(viewer, had.saturating_sub(13));
-        stage.stream.settle(viewer, Outcome::Blocked);
+        stage.stream.end_turn(viewer, Outcome::Blocked);
         stage.send_groups(4);
         let newest_key = stage.all.len() - 50_000;
         let got = stage.take_all(viewer);
@@ -218,7 +220,7 @@ fn a_viewer_that_was_sent_nothing_begins_with_the_header() {
             is_rest_of(&stage.all, newest_key, &got[rest.len()..]),
             "{had}"
         );
-        assert_eq!(stage.seen(viewer).skips, 1);
+        assert_eq!(stage.figures(viewer).skips, 1);
     }
 }
 
@@ -233,7 +235,7 @@ fn a_viewer_that_falls_out_within_the_header_gets_it_once() {
         assert_eq!(stage.stream.cursor(viewer), None);
         assert_eq!(stage.stream.supply(viewer, 0), Supply::Bytes(13 + 50_000));
         let mut got = stage.take(viewer, had);
-        stage.stream.settle(viewer, Outcome::Blocked);
+        stage.stream.end_turn(viewer, Outcome::Blocked);
         stage.send_groups(4);
         got.extend(stage.take_all(viewer));
         let newest_key = stage.all.len() - 50_000;
@@ -259,7 +261,7 @@ fn an_empty_turn_does_not_begin_a_header() {
     stage.send_groups(1);
     let viewer = stage.stream.join(1, Instant::START);
     stage.stream.advance(viewer, 0);
-    stage.stream.settle(viewer, Outcome::Blocked);
+    stage.stream.end_turn(viewer, Outcome::Blocked);
     let metadata = [
         &[18, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0][..],
         b"\x02\0\x0aonMetaData",
@@ -287,9 +289,9 @@ fn a_viewer_ahead_of_the_overwritten_bytes_keeps_its_cursor() {
         stage.send(&picture(false, 65_536 - 13));
         assert_eq!(stage.stream.filled_bytes(), 65_536);
         // The viewer lags from the first byte on.
-        stage.stream.settle(viewer, Outcome::Blocked);
+        stage.stream.end_turn(viewer, Outcome::Blocked);
         stage.take(viewer, had);
-        stage.stream.settle(viewer, Outcome::Open);
+        stage.stream.end_turn(viewer, Outcome::Open);
         stage.send(&picture(false, 4_096));
         assert_eq!(stage.stream.figures().skips, u64::from(falls), "{had}");
         let cursor = (!falls).then_some(had as u64);
@@ -306,7 +308,7 @@ fn a_ready_viewer_without_a_turn_falls_out() {
     let early = stage.stream.join(1, Instant::START);
     stage.take_all(early);
     stage.stream.next_ready();
-    stage.stream.settle(early, Outcome::Open);
+    stage.stream.end_turn(early, Outcome::Open);
     assert!(!stage.stream.has_ready());
     stage.send(&picture(false, 9_000));
     assert!(stage.stream.has_ready());
@@ -343,7 +345,7 @@ fn a_viewer_that_joins_when_nobody_lags_falls_out_too() {
     while stage.all.len() < 70_000 {
         stage.send(&picture(false, 9_000));
     }
-    assert_eq!(stage.seen(viewer).skips, 1);
+    assert_eq!(stage.figures(viewer).skips, 1);
 }
 
 /// No rest is kept of an unknown format. A viewer that falls out continues with the newest piece.
@@ -354,7 +356,7 @@ fn no_rest_is_kept_of_an_unknown_format() {
     let viewer = stream.join(1, Instant::START);
     stream.append(&media(8 * 1024), &mut pool, Instant::START);
     stream.advance(viewer, 100);
-    stream.settle(viewer, Outcome::Blocked);
+    stream.end_turn(viewer, Outcome::Blocked);
     for _ in 0..20 {
         stream.append(&media(8 * 1024), &mut pool, Instant::START);
         stream.check();
@@ -390,18 +392,22 @@ fn promised_bytes_are_there_when_the_stream_has_ended() {
         let mut stage = Stage::new();
         let viewer = stage.stream.join(1, Instant::START);
         stage.send(&picture(false, 10_000));
-        stage.stream.settle(viewer, Outcome::Blocked);
+        stage.stream.end_turn(viewer, Outcome::Blocked);
         for _ in 0..5 {
             stage.send(&picture(false, 10_000));
         }
         stage.send(&tail(&[10_000, 10_000, 40, 10_001, 10_000]));
         assert_eq!(stage.stream.joins(), 1);
-        assert_eq!(stage.seen(viewer).skips, 1);
+        assert_eq!(stage.figures(viewer).skips, 1);
         if has_ended {
             stage.stream.finish(End::Complete);
         }
         stage.stream.supply(viewer, owed);
-        assert_eq!(stage.seen(viewer).behind_bytes, back, "{owed}, {has_ended}");
+        assert_eq!(
+            stage.figures(viewer).behind_bytes,
+            back,
+            "{owed}, {has_ended}"
+        );
         let got = stage.take_all(viewer);
         let end = if has_ended {
             Supply::Ended(End::Complete)
@@ -424,7 +430,7 @@ fn a_viewer_that_fell_out_waits_for_a_join_point() {
     let viewer = stage.stream.join(1, Instant::START);
     stage.send(&picture(false, 20_000));
     stage.take(viewer, 10_000);
-    stage.stream.settle(viewer, Outcome::Blocked);
+    stage.stream.end_turn(viewer, Outcome::Blocked);
     stage.send(&picture(false, 5_000));
     // A unit that is larger than the buffer.
     let large = picture(false, 200_000);
@@ -434,11 +440,11 @@ fn a_viewer_that_fell_out_waits_for_a_join_point() {
     assert_eq!(
         (
             stage.stream.cursor(viewer),
-            stage.seen(viewer).behind_bytes > 60_000
+            stage.figures(viewer).behind_bytes > 60_000
         ),
         (None, true)
     );
-    stage.stream.settle(viewer, Outcome::Open);
+    stage.stream.end_turn(viewer, Outcome::Open);
     stage.send(&large[150_000..]);
     stage.send(&picture(true, 7_000));
     assert_eq!(stage.stream.supply(viewer, 0), Supply::Bytes(7_000));
@@ -490,7 +496,7 @@ fn where_a_viewer_begins() {
         let mut stream = stream(1);
         let mut pool = Pool::new(1 << 20);
         stream.append(&vec![0; bytes], &mut pool, Instant::START);
-        assert_eq!(stream.told(), Told::Undecided);
+        assert_eq!(stream.detected(), Detected::Undecided);
         let viewer = stream.join(1, Instant::START);
         assert_eq!(stream.cursor(viewer), Some(begins), "{bytes}");
         stream.check();
@@ -501,7 +507,7 @@ fn where_a_viewer_begins() {
     let mut packet = [0xff; 188];
     packet[..4].copy_from_slice(&[0x47, 0x1f, 0xff, 0x10]);
     stream.append(&packet.repeat(10_000), &mut pool, Instant::START);
-    assert!(matches!(stream.told(), Told::Known(Format::MpegTs)));
+    assert!(matches!(stream.detected(), Detected::Known(Format::MpegTs)));
     let viewer = stream.join(1, Instant::START);
     assert_eq!(stream.cursor(viewer), Some(0));
 }
@@ -538,7 +544,7 @@ fn how_far_behind_a_viewer_is() {
     let other = stream.join_range(2, (0, 100), Vec::new().into(), at(20));
     stream.append(&media(4_086), &mut pool, at(21));
     stream.append(&media(4_096), &mut pool, at(21));
-    let seen = stream.seen(other, at(30)).expect("it is there");
+    let seen = stream.viewer_figures(other, at(30)).expect("it is there");
     assert_eq!((seen.behind_bytes, seen.behind_ms), (65_536, 28_000));
 }
 
@@ -559,7 +565,7 @@ fn a_viewer_of_a_segment_gets_that_and_no_more() {
     let third = stage
         .stream
         .join_range(3, range, lead.clone(), Instant::START);
-    assert_eq!(stage.seen(viewer).extent, Extent::Segment);
+    assert_eq!(stage.figures(viewer).extent, Extent::Segment);
     stage.stream.check();
     // The prefix outlives the segment. It is counted for each viewer.
     assert_eq!(stage.stream.supply(viewer, 0), Supply::Bytes(10_100));
@@ -571,7 +577,7 @@ fn a_viewer_of_a_segment_gets_that_and_no_more() {
         stage.stream.leave(gone);
         stage.stream.check();
     }
-    stage.stream.settle(other, Outcome::Blocked);
+    stage.stream.end_turn(other, Outcome::Blocked);
     stage.send_groups(2);
     assert_eq!(stage.stream.supply(other, 0), Supply::Ended(End::Lost));
     assert_eq!(
@@ -705,13 +711,13 @@ fn a_source_waits_for_viewers_whose_sockets_are_open() {
         stream.append(&media(40_000), &mut pool, Instant::START);
         stream.next_ready();
         stream.advance(viewer, 40_000);
-        stream.settle(viewer, Outcome::Open);
+        stream.end_turn(viewer, Outcome::Open);
         assert_eq!(stream.wanted_bytes(&pool), half);
         stream.append(&media(behind), &mut pool, Instant::START);
         assert_eq!(stream.wanted_bytes(&pool), wanted, "{behind}");
         // The source does not wait for a blocked viewer.
         stream.next_ready();
-        stream.settle(viewer, Outcome::Blocked);
+        stream.end_turn(viewer, Outcome::Blocked);
         assert_eq!(stream.wanted_bytes(&pool), half, "{behind}");
     }
 }

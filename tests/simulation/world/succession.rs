@@ -57,12 +57,12 @@ impl World {
     /// All that can be done at once is done.
     fn come_to_rest(&mut self) {
         for _ in 0..100 {
-            while self.relay.read_ahead(self.now).is_some() {
+            while self.relay.read_pipelined(self.now).is_some() {
                 self.relay.check();
             }
             self.write();
             self.act();
-            if !self.relay.has_ahead() && !self.relay.has_writes() {
+            if !self.relay.has_pipelined() && !self.relay.has_writes() {
                 return;
             }
         }

@@ -232,5 +232,5 @@ fn tags_that_are_cut_off_are_returned_as_far_as_they_go() {
 #[test]
 fn a_handed_over_cutter_that_cannot_be_is_refused() {
     let tags = Tags::new(100);
-    assert!(tags.fits(100) && !tags.fits(99));
+    assert!(tags.is_valid(100) && !tags.is_valid(99));
 }

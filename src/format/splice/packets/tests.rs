@@ -265,10 +265,10 @@ fn a_handed_over_cutter_that_cannot_be_is_refused() {
             }));
         cutter
     };
-    assert!(cutter(100, &[0, 50, 100]).fits(100));
-    assert!(cutter(100, &[0; 32]).fits(100));
+    assert!(cutter(100, &[0, 50, 100]).is_valid(100));
+    assert!(cutter(100, &[0; 32]).is_valid(100));
     for wrong in [cutter(101, &[]), cutter(100, &[0; 33])] {
-        assert!(!wrong.fits(100));
+        assert!(!wrong.is_valid(100));
     }
-    assert!(!cutter(10, &[]).fits(99));
+    assert!(!cutter(10, &[]).is_valid(99));
 }

@@ -47,10 +47,10 @@ impl Table {
     }
 
     fn gate(&self) -> Gate<'_> {
-        let kept_out = (&self.blocks, &self.barred);
+        let blocked_for = (&self.blocks, &self.barred);
         let tokens = self.tokens.as_ref();
         let time = (Instant::START, NOON);
-        Gate::new(&self.settings, tokens, kept_out, self.is_closing, time)
+        Gate::new(&self.settings, tokens, blocked_for, self.is_closing, time)
     }
 
     fn grant(&mut self, name: &str, direction: Direction, terms: Terms) {

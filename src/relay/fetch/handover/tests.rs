@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::relay::stage::{Stage, Told};
+use crate::relay::stage::{HandedOver, Stage};
 use crate::relay::{Done, handover};
 
 const NAMED: &str = "--origin=http://one.example:8001";
@@ -160,7 +160,7 @@ fn the_old_core_fetches_nothing_any_more() {
 }
 
 /// The pull of this session, otherwise.
-fn change(told: &Told, name: &str, change: impl Fn(&mut u64, &mut Value)) -> Told {
+fn change(told: &HandedOver, name: &str, change: impl Fn(&mut u64, &mut Value)) -> HandedOver {
     told.but("pull", |number, it| {
         if it["session"] == name {
             change(number, it);

@@ -102,9 +102,9 @@ impl Scene {
         call.to
     }
 
-    fn asked(&mut self, id: PullId, over: u64, fault: OriginError) {
+    fn request_ended(&mut self, id: PullId, over: u64, fault: OriginError) {
         let fault = (connection(over), fault);
-        self.fetch.asked(id, fault, |_| None, &mut self.ctx);
+        self.fetch.request_ended(id, fault, |_| None, &mut self.ctx);
     }
 
     /// A pull that runs.
@@ -185,7 +185,7 @@ fn a_viewer_waits_for_as_long_as_all_origins_may_take() {
     );
     scene.called(id, 1);
     scene.ctx.set_now(at(2_500));
-    scene.asked(id, 1, OriginError::NotFound);
+    scene.request_ended(id, 1, OriginError::NotFound);
     let call = scene.fetch.call(id, |_| None).expect("it is to be called");
     assert_eq!(
         (call.to, call.until),
@@ -246,11 +246,11 @@ fn what_an_origin_answers_says_who_is_asked_next() {
             scene.called(id, over);
             // An origin that was asked before does not matter.
             let before = scene.stands(id);
-            scene.asked(id, over - 1, OriginError::Forbidden);
-            scene.asked(id, over + 1, OriginError::Forbidden);
+            scene.request_ended(id, over - 1, OriginError::Forbidden);
+            scene.request_ended(id, over + 1, OriginError::Forbidden);
             assert_eq!(scene.stands(id), before);
             assert!(!scene.fetch.is_forbidden(&session("a")));
-            scene.asked(id, over, *fault);
+            scene.request_ended(id, over, *fault);
         }
         assert_eq!(scene.stands(id), stands, "{faults:?}");
         let verb = if stands == "failed" { "over" } else { "call" };
@@ -314,7 +314,9 @@ fn a_loop_of_those_who_came_before_is_asked_about_again() {
             assert!(named, "{}", call.request);
             scene.fetch.called(id, Some(connection(1)), &mut scene.ctx);
             let over = (connection(1), fault);
-            scene.fetch.asked(id, over, |_| now_via, &mut scene.ctx);
+            scene
+                .fetch
+                .request_ended(id, over, |_| now_via, &mut scene.ctx);
             let expected = if fault == OriginError::Loop {
                 stands
             } else {
@@ -426,7 +428,7 @@ fn a_name_without_addresses_is_a_fault_of_its_own() {
             .resolved(job_id, &[Ok(addresses)], &mut scene.ctx);
         if is_found {
             scene.called(id, 1);
-            scene.asked(id, 1, ill);
+            scene.request_ended(id, 1, ill);
         }
         assert_eq!(scene.stands(id), "failed");
         assert_eq!(scene.fetch.absence(&session("a")), fault);

@@ -9,7 +9,7 @@ use super::*;
 use crate::clean_text::{TITLES_BYTES_MAX, TITLES_MAX};
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 use crate::relay::counts::Count;
-use crate::relay::stage::{self, Stage, Told};
+use crate::relay::stage::{self, HandedOver, Stage};
 use crate::relay::{Relay, UdpPort, handover};
 use crate::rtp::Packet;
 use crate::stream::{End, Outcome};
@@ -121,7 +121,7 @@ fn rows(stage: &Stage) -> Vec<Value> {
 }
 
 /// Streams by session, a remuxed one's with its container.
-fn ids(told: &Told) -> BTreeMap<String, u64> {
+fn ids(told: &HandedOver) -> BTreeMap<String, u64> {
     let mut ids = BTreeMap::new();
     told.but("stream", |number, it| {
         let session = it["session"].as_str().expect("a name");
@@ -205,10 +205,10 @@ fn the_old_core_keeps_nothing_of_streams_that_have_gone() {
     assert_eq!(free, limits.buffers_bytes_max as isize);
 }
 
-type Change = fn(&Told, &BTreeMap<String, u64>) -> Told;
+type Change = fn(&HandedOver, &BTreeMap<String, u64>) -> HandedOver;
 
 /// One stream's line is another: that of this session, or its remuxed copy's.
-fn change(told: &Told, name: &str, mut change: impl FnMut(&mut Value)) -> Told {
+fn change(told: &HandedOver, name: &str, mut change: impl FnMut(&mut Value)) -> HandedOver {
     let number = ids(told)[name];
     told.but("stream", |it, value| {
         if *it == number {
@@ -623,18 +623,18 @@ fn ended(relay: &Relay, ids: &BTreeMap<String, u64>, what: &str) -> String {
 }
 
 /// Changes a value of the remuxer.
-fn remuxer(told: &Told, field: &str, value: Value) -> Told {
+fn remuxer(told: &HandedOver, field: &str, value: Value) -> HandedOver {
     told.but("remuxer", |_, it| it[field] = value.clone())
 }
 
-fn history(told: &Told, samples: usize) -> Told {
+fn history(told: &HandedOver, samples: usize) -> HandedOver {
     let sample = json!({"time": 0, "bitrate": 0, "viewers": 0});
     change(told, "http", |it| {
         it["history"]["samples"] = json!(vec![sample.clone(); samples]);
     })
 }
 
-fn titles(told: &Told, count: usize, bytes: usize) -> Told {
+fn titles(told: &HandedOver, count: usize, bytes: usize) -> HandedOver {
     let titles = titles_of(count, bytes);
     change(told, "http", |it| {
         it["programme"]["titles"] = titles.clone()
@@ -646,7 +646,7 @@ fn titles_of(count: usize, bytes: usize) -> Value {
     json!(vec![title; count])
 }
 
-fn move_viewer(told: &Told, of: u64, to: u64) -> Told {
+fn move_viewer(told: &HandedOver, of: u64, to: u64) -> HandedOver {
     told.but("viewer", |number, it| {
         if it[0] == of {
             *number = to;
@@ -654,7 +654,7 @@ fn move_viewer(told: &Told, of: u64, to: u64) -> Told {
     })
 }
 
-fn move_stream(told: &Told, from: u64, to: u64) -> Told {
+fn move_stream(told: &HandedOver, from: u64, to: u64) -> HandedOver {
     let mut moved = told.but("stream", |number, _| {
         if *number == from {
             *number = to;
@@ -668,7 +668,7 @@ fn move_stream(told: &Told, from: u64, to: u64) -> Told {
     moved
 }
 
-fn without(told: &Told, begins: &str) -> Told {
+fn without(told: &HandedOver, begins: &str) -> HandedOver {
     let lines = told
         .records
         .lines()
@@ -680,7 +680,7 @@ fn without(told: &Told, begins: &str) -> Told {
         .map(|line| format!("{line}\n"))
         .collect();
     records += &format!("end {count} null\n");
-    Told {
+    HandedOver {
         media: told.media.clone(),
         records,
     }

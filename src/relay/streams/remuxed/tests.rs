@@ -161,9 +161,9 @@ fn the_buffer_is_read_a_share_at_a_time() {
             "{cost} for the first"
         );
         let (mut goes, mut all) = (0, cost);
-        while stage.relay.has_ahead() {
+        while stage.relay.has_pipelined() {
             // Nothing is made while a viewer still has unsent bytes of it.
-            while let Some(cost) = stage.relay.read_ahead(stage.now) {
+            while let Some(cost) = stage.relay.read_pipelined(stage.now) {
                 // The bytes that were gathered for a fragment come out at once.
                 let most = AHEAD_COST_MAX + GO_BYTES;
                 assert!(cost < most, "{cost} for a go");
@@ -861,8 +861,8 @@ fn a_small_buffer_is_read_in_small_pieces() {
     let may = share..share + share / 2;
     assert!(may.contains(&first), "{first} for the first of {share}");
     let mut costs = Vec::new();
-    while stage.relay.has_ahead() {
-        while let Some(cost) = stage.relay.read_ahead(stage.now) {
+    while stage.relay.has_pipelined() {
+        while let Some(cost) = stage.relay.read_pipelined(stage.now) {
             costs.push(cost);
         }
         while stage.write_next() {}
@@ -881,14 +881,14 @@ fn a_small_buffer_is_read_in_small_pieces() {
 fn a_source_with_a_remuxed_stream_is_read_less_at_once() {
     let mut stage = Stage::new(&["--buffer=256K", "--buffers=8M"]);
     let source = source(&mut stage, &[&tags().0[..], &group(0, 150_000).0].concat());
-    let alone = stage.relay.appetite(source);
+    let alone = stage.relay.bytes_wanted(source);
     assert!(alone > 100_000, "{alone}");
     let about = |bytes: usize, of: usize| (alone / of..alone * 5 / 4 / of).contains(&bytes);
     ask(&mut stage, 1, "live.ts");
     while stage.write_next() {}
-    let behind = stage.relay.appetite(source);
+    let behind = stage.relay.bytes_wanted(source);
     stage.settle();
-    let beside = stage.relay.appetite(source);
+    let beside = stage.relay.bytes_wanted(source);
     assert!(
         about(behind, 12) && about(beside, 4),
         "{behind} {beside} {alone}"

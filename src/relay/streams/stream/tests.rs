@@ -240,12 +240,12 @@ fn a_source_is_read_again_when_its_viewers_have_caught_up() {
         let source = put(&mut stage, &[7; 1_000]);
         let viewers = [0; 2].map(|_| stage.viewer("s"));
         assert_eq!(actions(&mut stage).0, [], "it was not waiting");
-        assert!(stage.relay.appetite(source) > 1);
+        assert!(stage.relay.bytes_wanted(source) > 1);
         write_all(&mut stage);
         for _ in 0..5 {
             stage.relay.received(source, &[7; 40_000], stage.now);
         }
-        assert_eq!(stage.relay.appetite(source), 0);
+        assert_eq!(stage.relay.bytes_wanted(source), 0);
         assert_eq!(actions(&mut stage).0, []);
         if leaves {
             for (place, viewer) in viewers.into_iter().enumerate() {
@@ -257,7 +257,7 @@ fn a_source_is_read_again_when_its_viewers_have_caught_up() {
             write_all(&mut stage);
             assert_eq!(actions(&mut stage).0, [source]);
         }
-        assert!(stage.relay.appetite(source) > 1);
+        assert!(stage.relay.bytes_wanted(source) > 1);
         stage.relay.received(source, &[7; 1_000], stage.now);
         write_all(&mut stage);
         assert_eq!(actions(&mut stage).0, [], "it is read already");
@@ -303,7 +303,7 @@ fn a_source_that_is_ahead_of_its_clock_waits_with_and_without_viewers() {
         for piece in media[10 * PACKET_BYTES..].chunks(20_000) {
             stage.relay.received(source, piece, stage.now);
         }
-        assert_eq!(stage.relay.appetite(source), 0);
+        assert_eq!(stage.relay.bytes_wanted(source), 0);
         // The viewers have all bytes, but the clock is still behind.
         write_all(&mut stage);
         assert_eq!(actions(&mut stage).0, []);
@@ -312,7 +312,7 @@ fn a_source_that_is_ahead_of_its_clock_waits_with_and_without_viewers() {
         }
         post(&mut stage, Duration::from_secs(5));
         assert_eq!(actions(&mut stage).0, [], "still far ahead");
-        assert_eq!(stage.relay.appetite(source), 0);
+        assert_eq!(stage.relay.bytes_wanted(source), 0);
         // Longer than the idle time: the source is not silent, as it is not read.
         post(&mut stage, Duration::from_millis(5_400));
         assert_eq!(actions(&mut stage).0, [], "ahead still");
@@ -320,7 +320,7 @@ fn a_source_that_is_ahead_of_its_clock_waits_with_and_without_viewers() {
         post(&mut stage, Duration::from_secs(4));
         assert_eq!(stage.relay.streams.running(), 1);
         assert!(actions(&mut stage).0.contains(&source));
-        assert!(stage.relay.appetite(source) > 1);
+        assert!(stage.relay.bytes_wanted(source) > 1);
         stage.lose(source);
     }
 }
@@ -336,7 +336,7 @@ fn a_source_that_waits_for_viewers_is_not_read_for_udp_clients() {
     for piece in media[10 * PACKET_BYTES..].chunks(20_000) {
         stage.relay.received(source, piece, stage.now);
     }
-    assert_eq!(stage.relay.appetite(source), 0);
+    assert_eq!(stage.relay.bytes_wanted(source), 0);
     actions(&mut stage);
     post(&mut stage, Duration::from_secs(2));
     assert_eq!(actions(&mut stage).0, []);

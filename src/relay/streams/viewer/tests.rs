@@ -28,8 +28,8 @@ fn chunk(bytes: u32) -> ChunkWriter {
     chunk
 }
 
-fn viewing(framing: Outgoing, keep_alive: bool) -> Viewing {
-    Viewing {
+fn viewing(framing: Outgoing, keep_alive: bool) -> ViewerResponse {
+    ViewerResponse {
         stream: StreamId::from_u64(3),
         viewer: ViewerId::from_u64(4),
         reply: reply(Version::Http11, keep_alive),
@@ -73,7 +73,7 @@ fn chunk_framing_does_not_count_as_media() {
         assert_eq!([2, 0, 7].map(|bytes| viewing.sent(bytes)), [2, 0, 7]);
     }
     let place = (StreamId::from_u64(5), ViewerId::from_u64(6));
-    let segment = Viewing::of_segment(place, reply(Version::Http11, true));
+    let segment = ViewerResponse::of_segment(place, reply(Version::Http11, true));
     assert_eq!(segment.place(), place);
     assert!(!segment.owes_head && matches!(segment.framing, Outgoing::Length));
 }

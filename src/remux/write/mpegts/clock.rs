@@ -37,9 +37,9 @@ pub(super) struct MultiplexClock {
     /// Time of the newest tables.
     pub tables: Option<i64>,
     /// Distances of the units of the leading stream.
-    leading: Pace,
+    leading: Spacing,
     /// Distances of all units.
-    all: Pace,
+    all: Spacing,
     /// Whether packets of another PID have come since the newest reference. A reference must follow
     /// them, since packets between two references arrive evenly (section 2.4.2.2), and pictures come
     /// faster than sound may.
@@ -48,14 +48,14 @@ pub(super) struct MultiplexClock {
 
 /// Distances of units.
 #[derive(Debug, Default)]
-struct Pace {
+struct Spacing {
     /// Beginning of the newest unit.
     newest: i64,
     /// Recent distance from one unit to the next.
     gap: i64,
 }
 
-impl Pace {
+impl Spacing {
     fn note(&mut self, now: i64) {
         let gap = now.saturating_sub(self.newest);
         self.gap = gap.max(self.gap - self.gap / 8);
@@ -122,7 +122,7 @@ impl MultiplexClock {
     }
 
     /// Returns the reference field of six bytes.
-    pub fn tell(&mut self) -> [u8; 6] {
+    pub fn reference(&mut self) -> [u8; 6] {
         self.referred = Some(self.now);
         self.has_others = false;
         // Below 2^63 · 27.
@@ -202,7 +202,7 @@ mod tests {
             ..MultiplexClock::default()
         };
         // 90,000 in 33 bits, six set bits, and 0 in nine.
-        assert_eq!(clock.tell(), [0x00, 0x00, 0xaf, 0xc8, 0x7e, 0x00]);
+        assert_eq!(clock.reference(), [0x00, 0x00, 0xaf, 0xc8, 0x7e, 0x00]);
         assert!(!clock.wants_reference());
         clock.now = 1_000_000_000 + 30 * MILLISECOND;
         assert!(clock.wants_reference() && !clock.needs_reference());
@@ -215,6 +215,6 @@ mod tests {
             now: (1i64 << 33) * 100_000 / 9 + 1,
             ..MultiplexClock::default()
         };
-        assert_eq!(clock.tell(), [0, 0, 0, 0, 0x7e, 0]);
+        assert_eq!(clock.reference(), [0, 0, 0, 0, 0x7e, 0]);
     }
 }

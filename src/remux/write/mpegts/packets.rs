@@ -95,7 +95,7 @@ impl Sending<'_> {
             let is_told = self.has_reference && (is_due || is_end && repeats_reference);
             repeats_reference &= !is_end;
             let flags = u8::from(is_first && self.is_join) << 6 | u8::from(is_told) << 4;
-            let field = adaptation(flags, is_told.then(|| clock.tell()), left);
+            let field = adaptation(flags, is_told.then(|| clock.reference()), left);
             let [high, low] = self.pid.to_be_bytes();
             let control = if field.bytes == 0 { 0x10 } else { 0x30 };
             let start = u8::from(is_first) << 6;
@@ -128,7 +128,7 @@ pub(super) fn write_reference(
     // A packet without a payload repeats the counter.
     let last = counter.0.wrapping_sub(1) & 0x0f;
     out.extend_from_slice(&[SYNC_BYTE, high, low, 0x20 | last]);
-    adaptation(0x10, Some(clock.tell()), 0).write(out);
+    adaptation(0x10, Some(clock.reference()), 0).write(out);
 }
 
 /// Adaptation field.

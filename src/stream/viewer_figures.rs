@@ -19,7 +19,7 @@ pub enum Extent {
 
 /// Figures of a viewer.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<C> {
+pub struct ViewerFigures<C> {
     /// Index among the stream's viewers. No other viewer has it at the same time.
     pub place: usize,
     /// The owner's name for the viewer.
@@ -62,16 +62,20 @@ impl<C: Copy> StreamBuffer<C> {
     }
 
     /// Returns the viewers from the index `place` on, in the order of their indices.
-    pub fn seen_from(&self, place: usize, now: Instant) -> impl Iterator<Item = Seen<C>> {
+    pub fn figures_from(
+        &self,
+        place: usize,
+        now: Instant,
+    ) -> impl Iterator<Item = ViewerFigures<C>> {
         let those = self.viewers.iter_from(place);
-        those.filter_map(move |(id, _)| self.seen(id, now))
+        those.filter_map(move |(id, _)| self.viewer_figures(id, now))
     }
 
     /// Returns the figures of one viewer.
-    pub fn seen(&self, id: ViewerId<C>, now: Instant) -> Option<Seen<C>> {
+    pub fn viewer_figures(&self, id: ViewerId<C>, now: Instant) -> Option<ViewerFigures<C>> {
         let viewer = self.viewers.get(id)?;
         let (behind_bytes, behind) = self.behind(id, now);
-        Some(Seen {
+        Some(ViewerFigures {
             place: id.index(),
             connection: viewer.connection,
             extent: match (viewer.is_bounded(), viewer.header_seen) {

@@ -23,7 +23,7 @@ fn stage() -> (Stage, Vec<ViewerId<u8>>) {
     let mut ids = vec![stage.stream.join(0, Instant::START)];
     stage.send(&picture(false, 10_000));
     stage.take(ids[REST], 5_000);
-    stage.stream.settle(ids[REST], Outcome::Blocked);
+    stage.stream.end_turn(ids[REST], Outcome::Blocked);
     stage.send_groups(3);
     ids.push(stage.stream.join(1, Instant::START));
     let newest = stage.stream.newest();
@@ -33,7 +33,7 @@ fn stage() -> (Stage, Vec<ViewerId<u8>>) {
     ids.push(stage.stream.join(3, Instant::START));
     for (id, bytes) in ids[1..].iter().zip([5, 50, 2_000]) {
         stage.take(*id, bytes);
-        stage.stream.settle(*id, Outcome::Blocked);
+        stage.stream.end_turn(*id, Outcome::Blocked);
     }
     assert_eq!(stage.stream.take_cut(), None);
     (stage, ids)
@@ -106,7 +106,10 @@ fn a_stream_goes_on_with_its_viewers() {
     }
     for id in ids.iter().chain([&late]) {
         assert!(second.take_all(*id) == first.take_all(*id), "{id:?}");
-        assert_eq!(second.seen(*id).bytes_sent, first.seen(*id).bytes_sent);
+        assert_eq!(
+            second.figures(*id).bytes_sent,
+            first.figures(*id).bytes_sent
+        );
     }
     let (first, second) = (first.stream.figures(), second.stream.figures());
     assert_eq!(
@@ -124,9 +127,9 @@ fn bytes_that_were_kept_back_are_not_overwritten_in_another_process() {
     let waits = stage.stream.join(1, Instant::START);
     stage.send(&picture(true, 30_000));
     let mut got = stage.take_all(waits);
-    stage.stream.settle(waits, Outcome::Open);
+    stage.stream.end_turn(waits, Outcome::Open);
     stage.take(behind, 1);
-    stage.stream.settle(behind, Outcome::Open);
+    stage.stream.end_turn(behind, Outcome::Open);
     let mut media = (0..20).flat_map(|_| picture(false, 5_000));
     let kept: Vec<u8> = media.by_ref().take(40_000).collect();
     stage.stream.keep(&kept, &mut stage.pool, Instant::START);
@@ -142,20 +145,20 @@ fn bytes_that_were_kept_back_are_not_overwritten_in_another_process() {
         second.send(&piece);
     }
     got.extend(second.take_all(waits));
-    assert!(got == second.all && second.seen(waits).skips == 0);
+    assert!(got == second.all && second.figures(waits).skips == 0);
 }
 
 /// Received values are accepted up to their bounds, and not beyond.
 #[test]
 fn what_is_told_of_a_stream_has_its_bounds() {
-    type Told = fn(&mut StreamBuffer<u8>, &mut Viewers);
+    type Detected = fn(&mut StreamBuffer<u8>, &mut Viewers);
     fn join(offset: u64) -> Finding {
         Finding::Join(Start::at(offset))
     }
     fn rest(bytes: usize) -> viewer::Lead {
         viewer::Lead::new(None, vec![1; bytes])
     }
-    let cases: [(Told, bool); 40] = [
+    let cases: [(Detected, bool); 40] = [
         (|_, _| {}, true),
         (|stream, _| stream.pace_floor = stream.newest(), true),
         (|stream, _| stream.pace_floor = stream.newest() + 1, false),
