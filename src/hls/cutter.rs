@@ -13,7 +13,6 @@
 //! [`MAPS_MAX`] maps of [`MAP_BYTES_MAX`]; a list of at most [`LISTED_MAX`] segments.
 
 mod check;
-#[cfg(feature = "handover")]
 mod handover;
 mod listed;
 #[cfg(test)]

@@ -1,4 +1,5 @@
 //! The hand-over of a stream's segments, and checks of a received state.
+#![cfg(feature = "handover")]
 
 use std::collections::VecDeque;
 use std::rc::Rc;
