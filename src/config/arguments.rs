@@ -261,6 +261,11 @@ fn unknown(name: &str) -> String {
         return without_feature(&format!("--{name}"), feature);
     }
     let shown = Quoted(name.as_bytes());
+    if ["tls", "ssl", "https"].contains(&name) {
+        return format!(
+            "there is no option {shown}; put a proxy in front for TLS, see docs/proxies.md"
+        );
+    }
     let meant = nearest(name).map(|nearest| format!("--{nearest}"));
     let meant = suggestion(meant, "see --help");
     format!("there is no option {shown}; {meant}")

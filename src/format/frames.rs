@@ -285,7 +285,7 @@ fn tag(bytes: &[u8]) -> LookResult {
     }
     let bytes = size.iter().map(|byte| u64::from(*byte));
     let size = bytes.fold(0, |size, byte| size << 7 | byte);
-    // A footer is as long as the head.
+    // A footer has the length of the head.
     let heads = 1 + u64::from(flags >> 4 & 1);
     Ok(heads * TAG_HEAD_BYTES as u64 + size)
 }

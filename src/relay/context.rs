@@ -43,7 +43,10 @@ pub(super) struct Context {
     /// Reports of parts to each other, the oldest first. Empty between two inputs.
     pub queue: VecDeque<Event>,
     pub counts: Counts,
+    /// The server ends: it admits nobody.
     pub is_closing: bool,
+    /// Another process has the tokens and the streams.
+    pub is_replaced: bool,
     report: Report,
     pub events: Events,
     pub rations: Rations,
@@ -114,6 +117,7 @@ impl Context {
             queue: VecDeque::new(),
             counts: Counts::default(),
             is_closing: false,
+            is_replaced: false,
             report: Report::new(settings.limits.report),
             events: Events::default(),
             rations: Rations::default(),

@@ -163,7 +163,7 @@ pub fn let_go(relay: &mut Relay, going: &[ConnectionId]) {
     let ctx = &mut relay.ctx;
     // The successor has the tokens and the streams. A connection that stays gets its answer, and no further
     // request is read: its changes would be lost.
-    ctx.is_closing = true;
+    (ctx.is_closing, ctx.is_replaced) = (true, true);
     relay.clients.let_go(going, ctx);
     relay.streams.let_go(ctx);
     relay.clients.close_rtmp(ctx);

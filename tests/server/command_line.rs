@@ -101,6 +101,7 @@ fn version_goes_to_stdout() {
 #[test]
 fn a_bad_argument_gets_one_line_that_names_it_and_status_2() {
     assert_bad(&["--port=8000"], &["--listen was probably meant"]);
+    assert_bad(&["--tls"], &["a proxy in front", "docs/proxies.md"]);
     for (file, why) in [
         ("/nowhere/x/tokens", "no folder /nowhere/x"),
         ("/", "'/' is a folder"),

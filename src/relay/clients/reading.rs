@@ -268,7 +268,7 @@ impl Clients {
                 }
             }
             // After a hand-over its changes would be lost.
-            Phase::Head(_) if ctx.is_closing => {
+            Phase::Head(_) if ctx.is_replaced => {
                 self.linger(id, ctx);
                 Step::Stop
             }

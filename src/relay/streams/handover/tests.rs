@@ -335,10 +335,19 @@ fn what_cannot_be_so_of_streams_is_refused_or_ends_one() {
             FITS,
         ),
         (
-            "the same, larger",
+            "the same, of a larger buffer",
             |it, _| {
                 change(it, "http", |it| {
                     it["splicer"]["unit_bytes_max"] = 131_073.into()
+                })
+            },
+            FITS,
+        ),
+        (
+            "the same, behind all offsets",
+            |it, _| {
+                change(it, "http", |it| {
+                    it["splicer"]["stage"]["Running"]["offset"] = u64::MAX.into()
                 })
             },
             HTTP_ENDS,
