@@ -283,10 +283,10 @@ impl Successor {
                 Err(error) => return Err(error),
             }
         }
-        // All sockets are passed, but nothing was copied after that: the next turn looks whether it is due.
+        // If all is copied, it is due in the next turn.
         self.has_more = self.is_open && (budget == 0 || !self.is_due);
         // The server does not stop for a successor that does not read.
-        let has_sent_all = self.is_due && self.rest.is_empty();
+        let has_sent_all = self.is_due && self.rest.is_empty() && self.has_all_sockets();
         self.has_unread = has_sent_all && !descriptors::has_read_all(self.socket.as_fd())?;
         if !has_sent_all || self.has_unread {
             return Ok(false);
@@ -299,9 +299,6 @@ impl Successor {
 
     /// Returns whether the server may stop, and copy the rest in the standstill.
     fn becomes_due(&mut self, relay: &mut Relay, now: Instant) -> bool {
-        if !self.has_all_sockets() {
-            return false;
-        }
         let mut left = self.left(relay);
         if left <= LEFT_MAX {
             self.uncopied = uncopied(relay);

@@ -468,7 +468,8 @@ fn what_cannot_be_so_of_streams_is_refused_or_ends_one() {
             "a splicer without a source",
             |it, _| {
                 change(it, "held", |it| {
-                    it["splicer"]["unit_bytes_max"] = 131_073.into()
+                    let header = " ".repeat(1 << 20);
+                    it["splicer"]["stage"]["Joining"]["had"]["header"]["rest"] = header.into()
                 })
             },
             "ends: held",
