@@ -67,7 +67,7 @@ function shortened(id) {
 	return letters.slice(0, Math.min(4, Math.ceil(letters.length / 3))).join("") + "…" + (letters.length < 16 ? "" : letters.slice(-2).join(""));
 }
 // The id of a session that only keys open is no secret.
-const isSecret = (id) => !hasTokens || Boolean(sessions.get(id)?.http) || ![...sessions.values()].some(({ http }) => http?.for === id);
+const isSecret = (id) => !hasTokens || Boolean(sessions.get(id)?.http);
 const visibleName = (id) => (showsAll || shown.has(id) || !isSecret(id) ? id : shortened(id));
 function sessionName(id) {
 	const node = clone("sid-template"), [name, show, copying] = node.children;
