@@ -18,9 +18,9 @@ mod boxes;
 mod fragment;
 mod header;
 
-use super::super::medium::{Codec, MediaError, Shape, Track, ticks};
 #[cfg(feature = "handover")]
-use super::super::medium::{Result, Time};
+use super::super::medium::Time;
+use super::super::medium::{Codec, MediaError, Result, Shape, Track, ticks};
 use super::Writer;
 #[cfg(feature = "handover")]
 use super::WriterState;
