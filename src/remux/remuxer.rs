@@ -61,9 +61,16 @@ pub struct RemuxerState {
     newest: Option<i64>,
     /// For each track number, the decode time of the first unit that is not written.
     written: Vec<(u64, i64)>,
-    /// State of the writer.
-    #[serde(flatten)]
-    writer: WriterState,
+    /// Continuity counters of MPEG-TS, by the index of the track.
+    counters: Vec<u8>,
+    /// Continuity counters of the tables of MPEG-TS.
+    #[serde(default)]
+    table_counters: [u8; 2],
+    /// Clock of the multiplex of MPEG-TS, in nanoseconds.
+    #[serde(default)]
+    clock: i64,
+    /// Number of the newest fragment of MP4.
+    fragments: u32,
     /// Setups of pictures, each with the number of its track. A source may repeat its parameter sets with
     /// key pictures only.
     setups: Vec<(u64, Vec<u8>)>,
@@ -202,11 +209,15 @@ impl Remuxer {
             let setup = track.setup.as_ref().filter(|_| track.codec.is_video())?;
             Some((track.number, setup.to_vec()))
         };
+        let writer_state = writer.state();
         RemuxerState {
             shift: shift.saturating_add(self.reader.shift()),
             newest,
             written,
-            writer: writer.state(),
+            counters: writer_state.counters,
+            table_counters: writer_state.table_counters,
+            clock: writer_state.clock,
+            fragments: writer_state.fragments,
             setups: tracks.iter().filter_map(setup_of).collect(),
         }
     }
@@ -214,14 +225,10 @@ impl Remuxer {
     /// Continues the output of another process, which has written this header. The remuxer reads the
     /// source's header and earlier units again, and skips the units that were written.
     #[cfg(feature = "handover")]
-    pub fn resume(
-        &mut self,
-        mut state: RemuxerState,
-        header: Vec<u8>,
-    ) -> Result<(), HandoverError> {
+    pub fn resume(&mut self, state: RemuxerState, header: Vec<u8>) -> Result<(), HandoverError> {
         must(
             state.written.len() <= 2 * TRACKS_MAX
-                && state.writer.counters.len() <= TRACKS_MAX
+                && state.counters.len() <= TRACKS_MAX
                 && state.setups.len() <= TRACKS_MAX
                 && state
                     .setups
@@ -236,8 +243,13 @@ impl Remuxer {
         self.reader.resume(state.setups);
         // Packets arrive before they are decoded.
         let newest = state.newest.map_or(0, possible);
-        state.writer.clock = state.writer.clock.clamp(-TIME_MAX, newest);
-        self.pipeline.writer.resume(state.writer, header);
+        let writer_state = WriterState {
+            counters: state.counters,
+            table_counters: state.table_counters,
+            clock: state.clock.clamp(-TIME_MAX, newest),
+            fragments: state.fragments,
+        };
+        self.pipeline.writer.resume(writer_state, header);
         Ok(())
     }
 }

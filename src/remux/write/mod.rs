@@ -95,15 +95,13 @@ pub(super) trait Writer {
 
 /// State with which a writer of another process continues.
 #[cfg(feature = "handover")]
-#[derive(Default, serde::Serialize, serde::Deserialize)]
+#[derive(Default)]
 pub(super) struct WriterState {
     /// Continuity counters of MPEG-TS, by the index of the track.
     pub counters: Vec<u8>,
     /// Continuity counters of the tables of MPEG-TS.
-    #[serde(default)]
     pub table_counters: [u8; 2],
     /// Clock of the multiplex of MPEG-TS, in nanoseconds. It must not go back.
-    #[serde(default)]
     pub clock: i64,
     /// Number of the newest fragment of MP4.
     pub fragments: u32,
