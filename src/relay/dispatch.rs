@@ -240,7 +240,7 @@ impl Relay {
             self.clients.count_hls(id, ctx);
         }
         match watched {
-            Some(WatchResponse::ViewerResponse(viewing)) => {
+            Some(WatchResponse::Viewer(viewing)) => {
                 self.clients.begin_watching(id, viewing, &session, ctx);
             }
             Some(WatchResponse::Segment(head, viewing)) => {

@@ -129,7 +129,7 @@ impl Findings {
                 self.newest = unit.decode;
                 self.pictures += 1;
             }
-            // MPEG-TS names its tracks again and again.
+            // MPEG-TS repeats its map, and with it these tracks.
             ReaderEvent::LeftOut { number, codec }
                 if self.left_out.len() < TRACKS_MAX
                     && self.left_out.iter().all(|(known, _)| *known != number) =>

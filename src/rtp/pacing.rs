@@ -194,6 +194,7 @@ impl Pacing {
         });
     }
 
+    /// Takes a clock reference of the stream.
     fn take_clock(
         &mut self,
         pid: u16,

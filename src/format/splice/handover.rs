@@ -43,11 +43,11 @@ impl Splicer {
 
     /// Returns whether a handed-over state is possible, for units of this length.
     pub(super) fn is_valid(&self, unit_bytes_max: usize) -> bool {
-        let fit = |cutter: &Cutter, had: Option<&OutputLayout>| {
-            let had_fits = had.is_none_or(|had| had.header.len() <= HEADER_BYTES_MAX);
-            had_fits && cutter.is_valid(unit_bytes_max)
+        let are_valid = |cutter: &Cutter, layout: Option<&OutputLayout>| {
+            layout.is_none_or(|layout| layout.header.len() <= HEADER_BYTES_MAX)
+                && cutter.is_valid(unit_bytes_max)
         };
-        let stage_fits = match &self.stage {
+        let stage_is_valid = match &self.stage {
             Phase::Opening(opening) => {
                 let length = opening.bytes.len();
                 opening.scanner.is_valid(length as u64)
@@ -58,14 +58,15 @@ impl Splicer {
                 let seen_max = unit_bytes_max.max(HEADER_BYTES_MAX) + HEAD_BYTES_MAX;
                 running.offset <= COUNT_MAX
                     && running.window.is_valid(running.offset, seen_max)
-                    && fit(&running.cutter, running.had.as_ref())
+                    && are_valid(&running.cutter, running.had.as_ref())
             }
             Phase::Joining(joining) => {
-                joining.bytes.len() <= unit_bytes_max && fit(&joining.cutter, Some(&joining.had))
+                joining.bytes.len() <= unit_bytes_max
+                    && are_valid(&joining.cutter, Some(&joining.had))
             }
             Phase::Through => true,
         };
-        stage_fits && self.unit_bytes_max <= unit_bytes_max
+        stage_is_valid && self.unit_bytes_max <= unit_bytes_max
     }
 }
 

@@ -34,7 +34,10 @@ impl Known<'_> {
                 "a source outlives its stream: {id:?}"
             ),
             Phase::Waiting(waiting) if waiting.outcome != WaitOutcome::Open => {
-                assert!(connection.is_ahead, "somebody is called in vain: {id:?}")
+                assert!(
+                    connection.is_pipelined,
+                    "somebody is called in vain: {id:?}"
+                )
             }
             Phase::Waiting(waiting) => assert!(
                 waiting.room == WaitFor::Progress || !(self.runs)(&waiting.session),

@@ -73,7 +73,7 @@ pub struct Connection {
     pub(super) armed: Armed,
     /// It is in the list of connections with pipelined input.
     #[cfg_attr(feature = "handover", serde(skip))]
-    pub(super) is_ahead: bool,
+    pub(super) is_pipelined: bool,
     /// It is in the queue of connections with output of their own.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) is_queued: bool,
@@ -159,7 +159,7 @@ impl Connection {
             progress: now,
             taken: now,
             armed: Armed::default(),
-            is_ahead: false,
+            is_pipelined: false,
             is_queued: false,
             access: None,
             is_beyond_limit,

@@ -44,7 +44,7 @@ pub const LOOK_COST: usize = 8;
 /// Clients with pipelined input, and the cost of the current read.
 #[derive(Default)]
 pub struct Reading {
-    ahead: VecDeque<ConnectionId>,
+    pipelined: VecDeque<ConnectionId>,
     pub cost: usize,
     /// Number of heads in the current read.
     heads: usize,
@@ -91,28 +91,28 @@ impl Clients {
     /// socket.
     pub fn queue_pipelined(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id)
-            && !connection.is_ahead
+            && !connection.is_pipelined
         {
-            connection.is_ahead = true;
-            self.reading.ahead.push_back(id);
+            connection.is_pipelined = true;
+            self.reading.pipelined.push_back(id);
         }
     }
 
     /// Returns whether any client is in the list of pipelined input.
     pub fn has_pipelined(&self) -> bool {
-        !self.reading.ahead.is_empty()
+        !self.reading.pipelined.is_empty()
     }
 
     /// Begins a read for the first client with pipelined input. If it has waited, its wait is
     /// answered first.
     pub fn next_pipelined(&mut self) -> Option<(ConnectionId, Option<Waiting>)> {
-        let id = self.reading.ahead.pop_front()?;
+        let id = self.reading.pipelined.pop_front()?;
         self.reading.begin(0);
         let Some(connection) = self.connections.get_mut(id) else {
             return Some((id, None));
         };
         self.reading.begin(connection.input.len());
-        connection.is_ahead = false;
+        connection.is_pipelined = false;
         match &connection.phase {
             Phase::Waiting(waiting) if waiting.outcome != WaitOutcome::Open => {
                 self.reading.count(HEAD_COST);
@@ -125,7 +125,7 @@ impl Clients {
     /// Lets the shell read a client's socket again, once its pipelined input is read.
     pub fn end_pipelined(&mut self, id: ConnectionId, ctx: &mut Context) {
         let connection = self.connections.get(id);
-        if connection.is_some_and(|connection| !connection.is_ahead) {
+        if connection.is_some_and(|connection| !connection.is_pipelined) {
             ctx.act(Action::ReadOn(id));
             self.rearm(id, ctx);
         }
@@ -148,7 +148,7 @@ impl Clients {
         ctx: &mut Context,
     ) -> usize {
         let connection = self.connections.get(id);
-        let Some(connection) = connection.filter(|connection| !connection.is_ahead) else {
+        let Some(connection) = connection.filter(|connection| !connection.is_pipelined) else {
             return 0;
         };
         let waiting_bytes = connection.input.len();
@@ -267,7 +267,7 @@ impl Clients {
                     }
                 }
             }
-            // After a hand-over its changes would be lost.
+            // Another process has the tokens and the streams: what this request changes would be lost.
             Phase::Head(_) if ctx.is_replaced => {
                 self.linger(id, ctx);
                 Step::Stop

@@ -85,8 +85,8 @@ impl ViewerCounts {
         hls.map(|(address, counted)| ((address, &counted.session), counted.until))
     }
 
-    /// Counts an HLS address until `until`. Does nothing if there is no room for another one. Whether there
-    /// is room for one more of this session says [`ViewerCounts::has_room_for_hls`].
+    /// Counts an HLS address until `until`. Does nothing if there is no room for another one. The caller
+    /// asks [`ViewerCounts::has_room_for_hls`] before it admits one more address of a session.
     pub fn count_hls(&mut self, address: HlsAddress, session: SessionId, until: Instant) {
         if let Some(counted) = self.hls.get_mut(&address)
             && counted.session == session

@@ -375,7 +375,7 @@ impl Stream {
         let spliced_max = limits.stream.buffer_bytes / hold::UNIT_PART;
         let splicer = self.splicer.as_mut();
         let ts_output = self.rtp_out.ts_output.as_ref();
-        let is_fit = self.history.is_valid()
+        let is_valid = self.history.is_valid()
             && splicer.is_none_or(|splicer| splicer.restore(spliced_max))
             && self
                 .input
@@ -384,7 +384,7 @@ impl Stream {
             && self.bare.as_ref().is_none_or(|input| input.bare.is_valid())
             && ts_output.is_none_or(|ts_output| ts_output.is_valid(newest))
             && self.programme.is_valid();
-        must(is_fit, || {
+        must(is_valid, || {
             "the state of its source or of its outputs is impossible".to_owned()
         })
     }

@@ -131,7 +131,7 @@ impl Streams {
         let target = target_of(Format::Mp4)?;
         let watched = self.watch_in(id, (session, target), how, ctx)?;
         Some(match watched {
-            WatchResponse::ViewerResponse(viewing) => {
+            WatchResponse::Viewer(viewing) => {
                 let (stream, viewer) = viewing.place();
                 if let Some(stream) = self.streams.get_mut(stream) {
                     stream.buffer.bound(viewer);

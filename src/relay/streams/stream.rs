@@ -412,8 +412,8 @@ impl Streams {
         stream.buffer.keep(bytes, &mut self.pool, now);
         let scan_work = stream.buffer.take_work();
         let is_original = stream.remuxed.is_none();
+        // The output of a remuxer is not counted: its input has been.
         if is_original {
-            // The output of a remuxer costs what its input does.
             self.work += scan_work;
         }
         let has_grown = stream.buffer.segments().is_some_and(Cutter::take_grown);

@@ -53,7 +53,7 @@ enum Outgoing {
 /// The response to a request to watch.
 pub enum WatchResponse {
     /// The stream.
-    ViewerResponse(ViewerResponse),
+    Viewer(ViewerResponse),
     /// A segment, after this head.
     Segment(Vec<u8>, ViewerResponse),
     /// These bytes alone: a head, or a playlist.
@@ -238,7 +238,7 @@ impl Streams {
         }
         // The stream's queue, not that of short answers: many viewers may join at once.
         self.flow(stream_id);
-        Some(WatchResponse::ViewerResponse(ViewerResponse {
+        Some(WatchResponse::Viewer(ViewerResponse {
             stream: stream_id,
             viewer,
             reply,

@@ -224,12 +224,12 @@ impl Handover {
 /// How far the copying has come.
 #[derive(Default)]
 struct Progress {
-    /// The smallest number of bytes that were left to copy, and when.
+    /// The number of bytes that were left to copy when it last became clearly smaller, and that time.
     least: Option<(u64, Instant)>,
 }
 
 impl Progress {
-    /// Returns whether the server may stop with this many bytes left to copy.
+    /// Notes how many bytes are left to copy. Returns whether the server may stop with this rest.
     fn is_due(&mut self, left: u64, now: Instant) -> bool {
         let (least, since) = self.least.get_or_insert((left, now));
         // The rest goes up and down while sources send.
@@ -283,7 +283,7 @@ impl Successor {
                 Err(error) => return Err(error),
             }
         }
-        // If all is copied, it is due in the next turn.
+        // If nothing is left to copy, the next turn finds that it is due.
         self.has_more = self.is_open && (budget == 0 || !self.is_due);
         // The server does not stop for a successor that does not read.
         let has_sent_all = self.is_due && self.rest.is_empty() && self.has_all_sockets();
@@ -291,7 +291,7 @@ impl Successor {
         if !has_sent_all || self.has_unread {
             return Ok(false);
         }
-        // More may have come while it read, which is no reason to begin again.
+        // Sources send on while the successor reads. That is no reason to copy again before the standstill.
         self.is_due = self.left(relay) <= STUCK_LEFT_MAX || self.becomes_due(relay, now);
         self.has_more = self.is_open && !self.is_due;
         Ok(self.is_due)
