@@ -3,6 +3,7 @@
 `--hold` adds to it, which has the bytes cut into units.
 
     benches/joining.py [RUNS] [SECONDS]        needs `cargo build --release`
+    PROGRAM=PATH benches/joining.py            another build of Tollgate
 
 Files of tests/media are sent over and over, at the same rate, once as they are and once with their first byte changed. They are of
 some ten kbit/s, so their frames are a hundred bytes or so: no live stream has more of them in a byte.
@@ -63,7 +64,7 @@ def run(port, pid, session, media, viewers, rate):
 
 
 def start(*options):
-    program = os.path.join(HERE, "..", "target", "release", "tollgate")
+    program = os.environ.get("PROGRAM", os.path.join(HERE, "..", "target", "release", "tollgate"))
     server = subprocess.Popen([program, "--listen=127.0.0.1:0", "--log=info", *options], stderr=subprocess.PIPE, text=True)
     line = next(line for line in server.stderr if "listening http" in line)
     threading.Thread(target=server.stderr.read, daemon=True).start()

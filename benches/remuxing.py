@@ -3,6 +3,7 @@
 viewers who have it as it is.
 
     benches/remuxing.py [RUNS] [SECONDS]        needs `cargo build --release`
+    PROGRAM=PATH benches/remuxing.py            another build of Tollgate
 
 The source is FLV of pictures and sound, 25 pictures and 47 frames of sound a second, a key frame every two seconds, at 8 Mbit/s of media;
 it is sent faster than that. Runs of the three stand side by side; the table has the medians of their ratios.
@@ -111,7 +112,7 @@ def run(port, pid, session, way, viewers, rate):
 
 
 def main():
-    program = os.path.join(HERE, "..", "target", "release", "tollgate")
+    program = os.environ.get("PROGRAM", os.path.join(HERE, "..", "target", "release", "tollgate"))
     server = subprocess.Popen([program, "--listen=127.0.0.1:0", "--log=info"], stderr=subprocess.PIPE, text=True)
     line = next(line for line in server.stderr if "listening http" in line)
     threading.Thread(target=server.stderr.read, daemon=True).start()
