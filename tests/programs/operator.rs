@@ -237,6 +237,25 @@ fn thirty_streams_are_told_apart() {
     assert!(height < 60, "a row has {height} px");
 }
 
+/// The page of an edge does not know the origin's tokens: each session id may be one.
+#[test]
+#[ignore = "needs Chromium"]
+fn an_edge_masks_the_session_ids_of_its_origin() {
+    let origin = Server::gated(&[]);
+    origin.add_token("sessionid=correct-horse-battery");
+    let _source = source(&origin, "correct-horse-battery");
+    let option = format!("--origin=http://{}", origin.address());
+    let edge = Server::gated(&[&option, "--origin-tokens"]);
+    let mut viewer = Viewer::ask(edge.address(), "/stream/correct-horse-battery");
+    viewer.head();
+    let mut browser = open(&edge, "edge");
+    browser.await_true(&format!("{ROWS} == 1"));
+    let name = "document.querySelector('tbody th bdi').textContent";
+    assert_eq!(browser.evaluate(name), "corr…ry");
+    click(&mut browser, "#show-names");
+    assert_eq!(browser.evaluate(name), "correct-horse-battery");
+}
+
 /// The page says what a stream carries and which encoder sends it. Its curves are those of the
 /// server, so they are there when the page is loaded anew.
 #[test]
@@ -402,6 +421,11 @@ fn share_makes_a_key_that_cannot_publish() {
     browser.evaluate("const base = document.querySelector('#share-base'); base.value = 'https://tv.example/live'; base.oninput(); true");
     let code = browser.evaluate("document.querySelector('#share-links code').textContent");
     assert_eq!(code, format!("https://tv.example/live/watch/{key}"));
+    let has_code = "document.querySelector('#share-code').checkVisibility()";
+    assert_eq!(browser.evaluate(has_code), true);
+    browser.evaluate("const long = document.querySelector('#share-base'); long.value += '/of/a/station'.repeat(9); long.oninput(); true");
+    await_text(&mut browser, "#share-long", "too long for a QR code");
+    assert_eq!(browser.evaluate(has_code), false);
     assert_eq!(
         server.request("HEAD", &format!("/watch/{key}")).status(),
         200

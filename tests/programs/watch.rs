@@ -439,6 +439,29 @@ fn a_picture_without_a_decoder_is_named() {
     }
 }
 
+/// MPEG-2 is not remuxed: the page plays the sound alone, and says so.
+#[test]
+#[ignore = "needs Chromium and ffmpeg"]
+fn a_picture_that_is_not_remuxed_is_missed() {
+    let server = Server::gated(&[]);
+    let mut browser = Browser::open("missed", "about:blank");
+    for (session, codecs, form) in [
+        (
+            "mpeg2",
+            &["-c:v", "mpeg2video"],
+            "MPEG-TS, as MP4, without a picture",
+        ),
+        ("h264", &["-c:v", "libx264"], "MPEG-TS, as MP4"),
+    ] {
+        server.admit(session);
+        let _encoder = publish(&stream(&server, session), codecs, TRANSPORT);
+        browser.go_to(&page(&server, session));
+        browser.await_playing();
+        let shown = browser.look("document.querySelector('#form').textContent");
+        assert_eq!(shown, form);
+    }
+}
+
 /// A viewer reads why there is no picture, in words of its own.
 #[test]
 #[ignore = "needs Chromium"]

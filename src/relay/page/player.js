@@ -83,7 +83,7 @@ const typeOf = ({ type }, ...codecs) => `${type}; codecs="${codecs.filter(Boolea
 const BARE_SOUND = { MP3: "audio/mpeg", AAC: "audio/aac" };
 const textOf = (bytes) => Array.from(bytes, (byte) => String.fromCharCode(byte)).join("");
 
-// Whether the browser has a decoder for the pictures of these tracks.
+// Whether the browser can decode these pictures.
 function canShow(tracks, media) {
 	if (!tracks.video) return true;
 	const containers = { theora: "video/ogg", vp8: "video/webm", vp9: "video/webm" };

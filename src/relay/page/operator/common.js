@@ -66,8 +66,8 @@ function shortened(id) {
 	const letters = Array.from(id);
 	return letters.slice(0, Math.min(4, Math.ceil(letters.length / 3))).join("") + "…" + (letters.length < 16 ? "" : letters.slice(-2).join(""));
 }
-// The id of a session that only keys open is no secret.
-const isSecret = (id) => !hasTokens || Boolean(sessions.get(id)?.http);
+// The id of a session that only keys open is no secret. Any other may be one.
+const isSecret = (id) => (sessions.has(id) ? Boolean(sessions.get(id).http) : !withKeys.has(id));
 const visibleName = (id) => (showsAll || shown.has(id) || !isSecret(id) ? id : shortened(id));
 function sessionName(id) {
 	const node = clone("sid-template"), [name, show, copying] = node.children;

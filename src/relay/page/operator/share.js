@@ -67,7 +67,6 @@ function qrCode(text) {
 // ---- The dialog
 
 const randomId = () => btoa(String.fromCharCode(...crypto.getRandomValues(new Uint8Array(16)))).replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "");
-const SVG = "http://www.w3.org/2000/svg";
 
 // Opens the dialog for a session. `key` is a sessionid that can be given away; null makes one first.
 function share(session, key) {
@@ -105,13 +104,11 @@ function showLinks(key, session) {
 	const source = !format || REMUXED.includes(format) ? `${body}/live.mp4` : body;
 	const rows = { Link: link, "VLC and other players": body, HLS: `${body}/index.m3u8`, "To embed": `<video src="${source}" autoplay muted playsinline controls></video>` };
 	$("share-links").replaceChildren(...Object.entries(rows).map(([name, text]) => make("div", "", make("h3", "", name), commandLine(text))));
-	const code = qrCode(link), size = (code?.length || 0) + 8, picture = document.createElementNS(SVG, "svg"), dark = document.createElementNS(SVG, "path");
+	const code = qrCode(link) || [], size = code.length + 8, picture = $("share-code");
 	picture.setAttribute("viewBox", `0 0 ${size} ${size}`);
-	picture.role = "img";
-	picture.ariaLabel = "QR code of the link";
-	dark.setAttribute("d", (code || []).flatMap((row, y) => row.map((isDark, x) => (isDark ? `M${x + 4} ${y + 4}h1v1h-1z` : ""))).join(""));
-	picture.append(dark);
-	$("share-code").replaceChildren(...(code ? [picture] : []));
+	picture.firstChild.setAttribute("d", code.flatMap((row, y) => row.map((isDark, x) => (isDark ? `M${x + 4} ${y + 4}h1v1h-1z` : ""))).join(""));
+	picture.toggleAttribute("hidden", !code.length);
+	write("share-long", code.length ? "" : "The link is too long for a QR code.");
 	$("share-base").oninput = () => showLinks(key, session);
 	$("share-local").hidden = !isLocal(link);
 }

@@ -1,6 +1,6 @@
 // The tokens: the list, and the form that adds one. Also the page of an open relay.
 
-let sessions = new Map();
+let sessions = new Map(), withKeys = new Set();
 let tokenCount = 0;
 let hasTokens = false;
 let sessionsMax = SESSIONS_STEP;
@@ -34,6 +34,7 @@ function watchName(session) {
 
 function readTokens(tokens) {
 	sessions = new Map();
+	withKeys = new Set(tokens.map((row) => row.for));
 	tokenCount = tokens.length;
 	for (const row of tokens) {
 		const { sessionid, host, port } = row;

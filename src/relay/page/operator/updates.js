@@ -116,12 +116,12 @@ HEARD.refusal = HEARD["publisher-refused"] = ({ type, data }) => {
 	$("refusals").hidden = false;
 };
 const EVENTS_KEPT = 100;
-// Fields that a row of the list leaves out. It shows no secret whole, nor a new token.
+// Fields that a row of the list leaves out.
 const EVENT_NAMES = ["time", "sessionid", "session", "id", "key", "for"];
 function listEvent({ type, data }) {
 	if (type === "snapshot-end" || type === "refusal") return;
 	const fields = JSON.parse(data), id = fields.sessionid, sid = make("span", "sid", "");
-	sid.repaint = () => write(sid, !id ? "" : type.startsWith("token") && !showsAll ? shortened(id) : visibleName(id));
+	sid.repaint = () => write(sid, id ? visibleName(id) : "");
 	sid.repaint();
 	const rest = Object.entries(fields).filter(([name, value]) => !EVENT_NAMES.includes(name) && value !== null && typeof value !== "object");
 	const at = new Date((fields.time || serverNow()) * 1000).toLocaleTimeString();

@@ -11,7 +11,6 @@ const stream = root + "stream" + sessionPath(id);
 
 // ---- What can be played
 
-const HLS = "application/vnd.apple.mpegurl";
 // By a part of the media type.
 const NAMES = { webm: "WebM", matroska: "Matroska", mp2t: "MPEG-TS", mp4: "MP4", flv: "FLV", ogg: "Ogg", "audio/mpeg": "MP3", aac: "AAC" };
 // The server can give these out as HLS,
@@ -34,7 +33,7 @@ const canPlay = (type) => media.canPlayType(type) !== "" || media.canPlayType(ba
 function candidates(type) {
 	const name = nameOf(type), isRemuxed = REMUXED.includes(name) && !isFolder(id);
 	const body = { url: stream, form: name, seconds: 40, isWanted: canPlay(type) || !HOPELESS.includes(name) };
-	const segments = { url: stream + "/index.m3u8", form: `${name}, HLS`, seconds: 60, isWanted: SEGMENTED.includes(name) && !isFolder(id) && canPlay(HLS) };
+	const segments = { url: stream + "/index.m3u8", form: `${name}, HLS`, seconds: 60, isWanted: SEGMENTED.includes(name) && !isFolder(id) && canPlay("application/vnd.apple.mpegurl") };
 	const remuxed = { url: stream + "/live.mp4", form: `${name}, as MP4`, seconds: 40, isWanted: isRemuxed && canPlay("video/mp4") };
 	// At the live edge: the body if MediaSource takes it, otherwise the remuxed copy.
 	const bareType = BARE_SOUND[name], isForMediaSource = isRemuxed || FOR_MEDIA_SOURCE.includes(name) || (bareType && window.MediaSource?.isTypeSupported(bareType));
@@ -45,23 +44,24 @@ function candidates(type) {
 // ---- What is shown
 
 const OTHERS = "Another browser or player may play it: see below.";
-// For each state: the word below the picture, and the title and the sentence on the cover.
 const AGAIN = "This page tries again by itself.";
+const BROKEN_OFF = "The stream broke off; waiting for it to come back";
+// For each state: the word below the picture, and the title and the sentence on the cover.
 const WORDS = {
-	starting: ["Starting", "Starting", ""],
+	starting: ["Starting", "Starting"],
 	waiting: ["Waiting", "The stream has not started yet", "It plays here as soon as it starts."],
 	busy: ["Waiting", "The stream cannot be reached now", AGAIN],
 	full: ["Waiting", "All places are taken", AGAIN],
 	halted: ["Waiting", "Paused by the operator", AGAIN],
 	ended: ["Ended", "The stream has ended", "If it comes back, it plays here."],
-	lost: ["Waiting", "The stream broke off; waiting for it to come back", "It plays on here as soon as it can."],
+	lost: ["Waiting", BROKEN_OFF, "It plays on here as soon as it can."],
 	expired: ["Not admitted", "This link has expired", "Ask for a new one where you got it."],
 	refused: ["Not admitted", "This link does not work", "It may be mistyped or withdrawn. Ask for a new one where you got it."],
 	unplayable: ["Not playable here", "This browser cannot play the stream", OTHERS],
-	ready: ["Ready", "The stream is there", ""],
-	playing: ["Live", "", ""],
-	paused: ["Paused", "", ""],
-	late: ["The stream broke off; waiting for it to come back", "", ""],
+	ready: ["Ready", "The stream is there"],
+	playing: ["Live"],
+	paused: ["Paused"],
+	late: [BROKEN_OFF],
 };
 const LOOKS = { busy: "waiting", full: "waiting", halted: "waiting", lost: "waiting", expired: "refused", paused: "playing", late: "playing" };
 const BUTTONS = { ready: "Play", refused: "Try again", unplayable: "Try again" };
@@ -70,7 +70,7 @@ let state = "starting";
 // `instead` replaces the state's own sentence, `heading` its title. `detail` is the reason that the server or the
 // browser gives.
 function show(next, instead, detail = "", whose = "server", heading = "") {
-	const [chip, ownTitle, text] = WORDS[next], title = heading || ownTitle, look = LOOKS[next] || next, isPicture = look === "playing";
+	const [chip, ownTitle = "", text = ""] = WORDS[next], title = heading || ownTitle, look = LOOKS[next] || next, isPicture = look === "playing";
 	const isNew = next !== state;
 	state = next;
 	page.dataset.state = look;
@@ -99,7 +99,10 @@ function show(next, instead, detail = "", whose = "server", heading = "") {
 function showSound() {
 	const isSilent = media.mozHasAudio === false || media.webkitAudioDecodedByteCount === 0 || media.audioTracks?.length === 0;
 	$("sound").hidden = page.dataset.state !== "playing" || !media.muted || isSilent;
-	if (media.readyState > 0) $("stage").classList.toggle("sound", media.videoWidth === 0);
+	if (media.readyState === 0) return;
+	const hasPicture = media.videoWidth > 0;
+	$("stage").classList.toggle("sound", !hasPicture);
+	if (state === "playing" && !hasPicture && current?.url.endsWith(".mp4")) write("form", `${current.form}, without a picture`);
 }
 
 // ---- Asking the server
@@ -107,7 +110,7 @@ function showSound() {
 const AGAIN_SECONDS = 2, AGAIN_SECONDS_MAX = 15, RARELY_SECONDS = 60, LONG_MINUTES = 10;
 let vain = 0, since = Date.now(), timer = 0, turn = 0, awakeUntil = 0;
 
-// Asks again later, each time after a longer pause. A random part keeps viewers from asking all at once.
+// Asks again later, each time after a longer pause. A random part keeps viewers apart.
 function later(isRare, atLeastSeconds = 0) {
 	const most = isRare || Date.now() - since > LONG_MINUTES * 60e3 ? RARELY_SECONDS : AGAIN_SECONDS_MAX;
 	const seconds = Math.max(atLeastSeconds, Math.min(most, (isRare ? 8 : AGAIN_SECONDS) * 1.5 ** vain++));
@@ -222,7 +225,7 @@ function stop() {
 	media.removeAttribute("src");
 	media.load();
 }
-// This way does not begin to play, or has broken off. Its source may be back in a moment.
+// This way does not begin to play, or has broken off. Its source may be back soon.
 function fail() {
 	if (!current) return;
 	moved = Date.now();
@@ -276,7 +279,7 @@ setInterval(() => {
 	const seconds = (Date.now() - moved) / 1000;
 	if (!begun && seconds > current.seconds) fail();
 	else if (begun && seconds > patience) {
-		// The connection may be dead. The page asks anew, less and less often.
+		// The connection may be dead. The page asks anew, ever less often.
 		patience = Math.min(300, patience * 2);
 		look();
 	} else if (begun && seconds > 3) show("late");
@@ -290,7 +293,7 @@ $("sound").onclick = () => {
 	media.focus();
 };
 $("go").onclick = () => {
-	// The buffered media is old by now.
+	// The buffer is old now.
 	if (state === "ready" && current) return play(current);
 	show("starting");
 	look();
@@ -301,10 +304,10 @@ function wake() {
 	awakeUntil = Date.now() + 10e3;
 	look();
 }
-document.addEventListener("visibilitychange", () => { if (!current) wake(); });
+document.addEventListener("visibilitychange", () => current || wake());
 addEventListener("online", wake);
 
-// For other players, perhaps on other machines.
+// For other players and machines.
 const elsewhere = (PUBLIC_URL || root) + stream.slice(root.length);
 $("address").value = elsewhere;
 $("hls").value = elsewhere + "/index.m3u8";
