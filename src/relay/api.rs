@@ -120,6 +120,13 @@ pub(super) enum Rows {
     Viewers(Option<SessionId>),
 }
 
+impl Rows {
+    /// Returns whether they are rows of the token table, which a server that was replaced keeps.
+    pub fn are_of_tokens(&self) -> bool {
+        matches!(self, Rows::Tokens | Rows::Details)
+    }
+}
+
 /// A request for the titles and addresses of sessions.
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]

@@ -22,6 +22,10 @@ pub(super) fn write_piece(
         Some(due) => due,
         None => return,
     };
+    if ctx.is_replaced && !rows.are_of_tokens() {
+        // The successor has the rows that are not written yet. The caller sees that the list is cut.
+        return clients.close(id, ctx);
+    }
     // Two parts know the viewers, so their rows are made before the list is borrowed.
     let viewers = match &rows {
         Rows::Viewers(of) => Known::new(streams, clients, ctx).piece(after, of.as_ref()),

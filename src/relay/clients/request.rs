@@ -295,6 +295,10 @@ impl Clients {
         reply: Reply,
         ctx: &mut Context,
     ) {
+        if ctx.is_replaced && !rows.are_of_tokens() {
+            let detail = "another process has taken over this server, with its streams; ask again";
+            return self.refuse(id, &Refusal::busy(detail), reply, ctx);
+        }
         let reply = reply.open_if(reply.version == Version::Http11);
         let head = http::ResponseHead::new(Status::Ok, &reply)
             .field("Content-Type", "application/json")

@@ -445,6 +445,23 @@ fn a_publisher_by_rtmp_stays_until_another_has_taken_over() {
     assert_eq!((old.clients.len(), old.streams.len()), (0, 0));
 }
 
+/// The old process has no streams any more: an empty list would be wrong.
+#[test]
+fn a_list_of_streams_that_waits_for_a_relay_is_refused() {
+    let options = ["--token-server=10.0.0.0/24", "--peer=http://10.2.0.1:8000"];
+    for (list, status) in [("streams", 503), ("viewers", 503), ("tokens", 200)] {
+        let mut stage = Stage::new(&options);
+        let call = format!("GET /api/list-{list} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let stays = stage.client(&call);
+        let (peer, _, _) = stage.call();
+        let (_, going) = tell(&mut stage, &options);
+        assert!(!going.contains(&stays));
+        let_go(&mut stage.relay, &going);
+        stage.lose(peer);
+        stage.assert_status(stays, status);
+    }
+}
+
 /// The successor has the tokens: a change here would be lost.
 #[test]
 fn a_connection_that_stays_gets_its_answer_and_no_further_request_is_read() {
