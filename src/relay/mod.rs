@@ -256,10 +256,15 @@ impl Relay {
             }
             let before = rest.len();
             let step = self.clients.read_on(id, &mut rest, &mut self.ctx);
-            // A source's rate counts all its bytes, also framing, which becomes no media.
+            // A source's rate counts all its bytes, also framing, which becomes no media. What an RTMP
+            // source sends becomes more media than it has bytes.
             if let Some(stream) = stream {
-                self.streams
-                    .draw(stream, before - rest.len(), &mut self.ctx);
+                let media_bytes = match &step {
+                    Step::Media(_, content) => content.len(),
+                    Step::Came(_) | Step::On | Step::Stop => 0,
+                };
+                let bytes = media_bytes.max(before - rest.len());
+                self.streams.draw(stream, bytes, &mut self.ctx);
             }
             match step {
                 Step::Media(stream, content) => {

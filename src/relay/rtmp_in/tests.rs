@@ -74,6 +74,22 @@ fn times_that_jump_or_wrap_are_those_of_the_flv_and_the_next_source_follows_them
     }
 }
 
+/// Messages of one byte with a header of one byte: a tag of FLV is eight times as long.
+#[test]
+fn the_bit_rate_of_a_publisher_counts_its_tags() {
+    let mut stage = Stage::new(&["--rtmp=127.0.0.1:1935", "--token-server=10.0.0.0/8"]);
+    let add = "POST /api/add-token?type=http&sessionid=demo&max-bitrate=80K";
+    let call = stage.client(&format!("{add} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    stage.assert_status(call, 201);
+    let id = publisher(&mut stage);
+    stage.send(id, &[handshake(), asking("demo")].concat());
+    stage.send(id, &message((4, 8, 0), &[0xaf], 128));
+    let viewer = stage.viewer("demo");
+    stage.send(id, &[0xc4, 0xaf].repeat(20_000));
+    let bytes = stage.media(viewer).0.len();
+    assert!((9_000..11_000).contains(&bytes), "{bytes} in one moment");
+}
+
 /// From its first byte to its request, a client has one time. What drips does not begin it anew.
 #[test]
 fn a_handshake_that_drips_ends_like_one_that_stops() {
