@@ -589,13 +589,26 @@ impl Gate<'_> {
         Some(Admission::new(names, role, ends))
     }
 
-    /// Returns the maximal bit rate of a source with this session id, in bits per second.
-    pub fn bits_per_second_max(&self, name: &SessionId, session: &SessionId) -> Option<u64> {
+    /// Returns the maximal bit rate of a source that was admitted by `name`, in bits per second. If that
+    /// token is gone, the source keeps its limit until now: `current`. A token of the same name that opens
+    /// another session is not its token.
+    pub fn bits_per_second_max(
+        &self,
+        name: &SessionId,
+        session: &SessionId,
+        current: Option<u64>,
+    ) -> Option<u64> {
         let tokens = self.tokens?;
-        let grants = [tokens.grant(name), tokens.grant(session)];
-        let each = grants.into_iter().flatten();
-        each.filter_map(|grant| grant.terms.bits_per_second_max)
-            .min()
+        let limit_of = |name: &SessionId| {
+            let grant = tokens.grant(name)?;
+            let opens_it = tokens.opened_by(name) == session;
+            opens_it.then_some(grant.terms.bits_per_second_max)
+        };
+        let limits = [
+            limit_of(name).unwrap_or(current),
+            limit_of(session).flatten(),
+        ];
+        limits.into_iter().flatten().min()
     }
 
     /// Returns the time of this input.

@@ -136,7 +136,11 @@ impl Relay {
 
             Event::TokensChanged(session) => self.tokens_changed(&session),
             Event::TokensRemoved(tuples) => self.rtp_in.forget_candidates(&tuples),
-            Event::AccessEnds(name, ends) => self.clients.end_at(&name, ends, ctx),
+            Event::AccessEnds(name, ends) => {
+                let gate = self.grants.gate(ctx);
+                let session = gate.opened_by(&name).clone();
+                self.clients.end_at((&name, &session), ends, ctx);
+            }
             Event::EndSession(session) => drop(self.end_session(&session)),
             Event::DisconnectKey(key) => {
                 for id in self.clients.all_by(&key) {

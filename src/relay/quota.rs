@@ -43,6 +43,11 @@ impl Quota {
         self.bytes_per_second = (bits_per_second / 8).max(1);
     }
 
+    /// Returns the rate in bits a second.
+    pub fn bits_per_second(&self) -> u64 {
+        8 * self.bytes_per_second
+    }
+
     fn rate(&self) -> Rate {
         Rate::per_second(self.bytes_per_second)
     }

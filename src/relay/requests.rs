@@ -211,7 +211,8 @@ impl Relay {
             _ => return,
         };
         let gate = self.grants.gate(&self.ctx);
-        let most = gate.bits_per_second_max(name.unwrap_or(&session), &session);
+        let (name, current) = (name.unwrap_or(&session), self.streams.source_limit(id));
+        let most = gate.bits_per_second_max(name, &session, current);
         if let Some(most) = most {
             self.streams.limit_source(id, most, &mut self.ctx);
         }
@@ -296,14 +297,13 @@ impl Relay {
                 }
             },
             Call::RevokeToken { session, aborts } => {
-                let is_inside = aborts && !self.clients.all_by(&session).is_empty();
-                match self
-                    .grants
-                    .abort_forgotten(&session, is_inside, &mut self.ctx)
-                {
-                    Some((status, body)) => Ok(Outcome::Json(status, body)),
-                    None => return self.change(id, Change::Revocation { session, aborts }, reply),
-                }
+                let is_inside = !self.clients.all_by(&session).is_empty();
+                let change = Change::Revocation {
+                    session,
+                    aborts,
+                    is_inside,
+                };
+                return self.change(id, change, reply);
             }
             Call::Collect(rows) => match self.lists.collect(id, rows, reply, &mut self.ctx) {
                 Ok(job_id) => return self.clients.await_job(id, job_id, &mut self.ctx),
@@ -490,7 +490,7 @@ impl Relay {
             is_fetched,
             is_forbidden: self.fetch.is_forbidden(session),
             has_room: is_fetched || runs || streams < self.ctx.settings().limits.streams_max,
-            viewers: self.clients.viewers_by(session),
+            viewers: self.clients.viewers_of(session),
             http_fault: self.streams.http_fault(session),
             ..SessionState::default()
         }

@@ -967,6 +967,30 @@ fn limits_of_keys_make_room_last() {
     assert_eq!(another, Err(Full::Tokens { tokens_max: 2 }));
 }
 
+/// The same for an expired token that limits UDP sources.
+#[test]
+fn limits_of_udp_sources_make_room_last() {
+    let mut tokens = Tokens::new(Limits::NONE);
+    for (name, rate) in [("slow", Some(64_000)), ("plain", None)] {
+        let terms = Terms {
+            bits_per_second_max: rate,
+            ..until(5)
+        };
+        let http = grant(Direction::Both, terms);
+        let added = tokens.add(&session(name), http, vec![literal("192.0.2.1:70")]);
+        assert_eq!(added, Ok(2));
+    }
+    tokens.set_time(at(10));
+    let limits = Limits {
+        tokens_max: 3,
+        ..Limits::NONE
+    };
+    let kept = tokens.with_limits(limits).expect("one of them is over");
+    kept.check();
+    assert!(kept.grant(&session("slow")).is_some());
+    assert!(kept.grant(&session("plain")).is_none());
+}
+
 /// A tuple counts with its texts, with two counters for shared ones, and with four places in each
 /// list.
 #[test]

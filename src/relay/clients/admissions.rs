@@ -92,10 +92,9 @@ impl Clients {
         Some(&self.connections.get(id)?.admission.as_ref()?.name)
     }
 
-    /// Returns the number of clients that watch or wait with a session id. For a session's own
-    /// session id, returns the number of all its viewers.
-    pub fn viewers_by(&self, name: &SessionId) -> usize {
-        self.admissions.viewers.of(name)
+    /// Returns the number of viewers of a session, including those that wait for it.
+    pub fn viewers_of(&self, session: &SessionId) -> usize {
+        self.admissions.viewers.of(session, session)
     }
 
     /// Completes the state of a session for a client with this session id and address: whether an
@@ -111,7 +110,7 @@ impl Clients {
         let is_counted = from.is_some_and(|from| viewers.has_hls(name, session, from));
         let has_room = is_counted || viewers.has_room_for_hls(session);
         SessionState {
-            viewers_by_name: self.viewers_by(name),
+            viewers_by_name: viewers.of(name, session),
             hls_address: has_room.then_some(is_counted),
             ..session_state
         }
@@ -122,11 +121,18 @@ impl Clients {
         self.admissions.viewers.remove_expired(ctx.now());
     }
 
-    /// Sets the end of the token for all clients that the session id admitted.
-    pub fn end_at(&mut self, name: &SessionId, ends: Option<UnixTime>, ctx: &mut Context) {
+    /// Sets the end of the token for all clients that the session id admitted to this session. Clients of
+    /// an older token with this session id, which opened another session, keep their end.
+    pub fn end_at(
+        &mut self,
+        (name, session): (&SessionId, &SessionId),
+        ends: Option<UnixTime>,
+        ctx: &mut Context,
+    ) {
         for id in self.all_by(name) {
             let connection = self.connections.get_mut(id);
             let admission = connection.and_then(|connection| connection.admission.as_mut());
+            let admission = admission.filter(|admission| admission.session == *session);
             if admission.is_some_and(|admission| admission.end_at(ends)) {
                 self.rearm(id, ctx);
             }
@@ -277,7 +283,6 @@ mod tests {
         assert_eq!(clients.came_by(ConnectionId::from_u64(99)), None);
         // The session's own id counts all of its viewers, another id the viewers that it admitted.
         for (name, viewers) in [("s", 3), ("k", 1), ("none", 0)] {
-            assert_eq!(clients.viewers_by(&session(name)), viewers, "{name}");
             let session_state = SessionState::default();
             let session_state =
                 clients.session_state(&session("s"), &session(name), None, session_state);
@@ -286,7 +291,7 @@ mod tests {
         }
         scene.stage.lose(scene.guest);
         assert_eq!(by(&scene.stage, "k"), []);
-        assert_eq!(scene.stage.relay.clients.viewers_by(&session("s")), 2);
+        assert_eq!(scene.stage.relay.clients.viewers_of(&session("s")), 2);
     }
 
     /// An expired or revoked token disconnects the clients that it admitted, and no others.
@@ -317,6 +322,36 @@ mod tests {
             assert_eq!(scene.gone(), [false; 4], "{then}");
             scene.stage.wait(Duration::from_secs(1));
             assert_eq!(scene.gone(), of_k, "{then}");
+        }
+    }
+
+    /// The viewer of the revoked token stays until its own end.
+    #[test]
+    fn a_new_token_of_the_same_name_for_another_session_changes_no_end() {
+        let mut scene = Scene::new();
+        add(&mut scene.stage, "sessionid=k&for=s&direction=out&ends=20");
+        call(&mut scene.stage, "DELETE /api/revoke-token?sessionid=k");
+        add(&mut scene.stage, "sessionid=k&for=t&direction=out");
+        scene.stage.wait(Duration::from_secs(20));
+        assert_eq!(scene.gone(), [false; 4]);
+        scene.stage.wait(Duration::from_secs(1));
+        assert_eq!(scene.gone(), [false, false, true, false]);
+    }
+
+    /// Nor does it count that viewer.
+    #[test]
+    fn a_new_token_of_the_same_name_counts_only_its_own_viewers() {
+        let mut scene = Scene::new();
+        call(&mut scene.stage, "DELETE /api/revoke-token?sessionid=k");
+        add(&mut scene.stage, "sessionid=t");
+        add(
+            &mut scene.stage,
+            "sessionid=k&for=t&direction=out&max-viewers=1",
+        );
+        publish(&mut scene.stage, "t");
+        for status in [200, 503] {
+            let viewer = scene.stage.viewer("k");
+            scene.stage.assert_status(viewer, status);
         }
     }
 

@@ -12,6 +12,7 @@
 mod check;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::iter;
 use std::net::IpAddr;
 
 use super::hosts::take;
@@ -36,7 +37,9 @@ struct Counted {
 /// Viewers by session id.
 #[derive(Default)]
 pub(super) struct ViewerCounts {
-    counts: HashMap<SessionId, usize>,
+    /// By the session id that admitted them and its session. All viewers of a session count by its own
+    /// session id.
+    counts: HashMap<(SessionId, SessionId), usize>,
     hls: BTreeMap<HlsAddress, Counted>,
     /// Number of HLS addresses of each session.
     hls_by_session: HashMap<SessionId, usize>,
@@ -45,10 +48,11 @@ pub(super) struct ViewerCounts {
 }
 
 impl ViewerCounts {
-    /// Returns the number of clients that watch or wait with a session id. For a session's own
-    /// session id, returns the number of all its viewers.
-    pub fn of(&self, name: &SessionId) -> usize {
-        self.counts.get(name).copied().unwrap_or(0)
+    /// Returns the number of clients that watch a session, or wait for it, with a session id. For the
+    /// session's own session id, returns the number of all its viewers.
+    pub fn of(&self, name: &SessionId, session: &SessionId) -> usize {
+        let names = (name.clone(), session.clone());
+        self.counts.get(&names).copied().unwrap_or(0)
     }
 
     /// Counts an admitted viewer. Ignores clients that are no viewers.
@@ -125,18 +129,23 @@ impl ViewerCounts {
     }
 
     fn add(&mut self, name: &SessionId, session: &SessionId) {
-        *self.counts.entry(name.clone()).or_insert(0) += 1;
-        if name != session {
-            *self.counts.entry(session.clone()).or_insert(0) += 1;
+        for name in names(name, session) {
+            let names = (name.clone(), session.clone());
+            *self.counts.entry(names).or_insert(0) += 1;
         }
     }
 
     fn take(&mut self, name: &SessionId, session: &SessionId) {
-        take(&mut self.counts, name);
-        if name != session {
-            take(&mut self.counts, session);
+        for name in names(name, session) {
+            take(&mut self.counts, &(name.clone(), session.clone()));
         }
     }
+}
+
+/// Returns the session ids by which a viewer counts: the session's own one, and a key.
+fn names<'a>(name: &'a SessionId, session: &'a SessionId) -> impl Iterator<Item = &'a SessionId> {
+    let key = Some(name).filter(|name| *name != session);
+    iter::once(session).chain(key)
 }
 
 #[cfg(test)]
@@ -257,7 +266,7 @@ mod tests {
         let counts = &mut stage.relay.clients.admissions.viewers;
         let until = stage.now + Duration::from_secs(9);
         counts.count_hls((k, [0, 0, 0, 1].into()), b.clone(), until);
-        assert_eq!((counts.of(&b), counts.hls.len()), (2, 2));
+        assert_eq!((counts.of(&b, &b), counts.hls.len()), (2, 2));
         counts.check([].into_iter());
         assert_eq!(ask(&mut stage, 3, "a"), 200, "its viewer watches b now");
     }
@@ -328,37 +337,35 @@ mod tests {
             after.count_hls(address.clone(), session.clone(), until);
         }
         assert_eq!(
-            (after.of(&session("z")), after.of(&session("a"))),
-            (4_000, 2_000)
+            [session("z"), session("a")].map(|it| after.of(&it, &it)),
+            [4_000, 2_000]
         );
     }
 
     #[test]
     fn the_number_of_addresses_is_limited() {
         let session = |name: &str| SessionId::parse(name.as_bytes()).expect("a sessionid");
-        let name = session(&"n".repeat(256));
+        let (name, opened) = (session(&"n".repeat(256)), session("s"));
         let mut counts = ViewerCounts::default();
         let at = |second| Instant::after_start(Duration::from_secs(second));
         for host in 0..HLS_ADDRESSES_MAX as u32 + 9 {
             // Each request has read its sessionid anew.
             let name = session(name.as_str());
-            let opened = session(&format!("s{host}"));
             let address = (name, host.to_be_bytes().into());
-            counts.count_hls(address, opened, at(u64::from(host)));
+            counts.count_hls(address, session("s"), at(u64::from(host)));
         }
         counts.check([].into_iter());
-        assert!(!counts.has_room_for_hls(&name));
-        assert_eq!(
-            (counts.of(&name), counts.of(&session("s9"))),
-            (HLS_ADDRESSES_MAX, 1)
-        );
+        assert!(!counts.has_room_for_hls(&opened));
+        assert_eq!(counts.of(&name, &opened), HLS_ADDRESSES_MAX);
+        assert_eq!(counts.of(&opened, &opened), HLS_ADDRESSES_MAX);
         // They are cleared a few at a time.
         counts.remove_expired(at(9_999));
-        assert_eq!(counts.of(&name), HLS_ADDRESSES_MAX - REMOVED_MAX);
+        let left = HLS_ADDRESSES_MAX - REMOVED_MAX;
+        assert_eq!(counts.of(&name, &opened), left);
         for _ in 0..HLS_ADDRESSES_MAX / REMOVED_MAX {
             counts.remove_expired(at(9_999));
         }
-        assert_eq!(counts.of(&name), 0);
+        assert_eq!(counts.of(&name, &opened), 0);
         counts.check([].into_iter());
     }
 }

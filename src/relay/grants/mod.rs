@@ -69,6 +69,9 @@ pub(super) enum Change {
         session: SessionId,
         /// Whether the session's stream ends, too.
         aborts: bool,
+        /// Whether clients are connected that the session id admitted. Its tokens may have expired, and
+        /// been removed, before.
+        is_inside: bool,
     },
 }
 
@@ -269,26 +272,6 @@ impl Grants {
         )))
     }
 
-    /// Disconnects the connections of a session id whose tokens have expired and were removed.
-    /// `None`: it has tokens, may be about to get some, or has no connection.
-    pub fn abort_forgotten(
-        &self,
-        name: &SessionId,
-        is_inside: bool,
-        ctx: &mut Context,
-    ) -> Option<Done> {
-        let tokens = self.tokens.as_ref()?;
-        if !is_inside || tokens.of(name).next().is_some() || !self.is_quiet() {
-            return None;
-        }
-        let body = json(&Revoked {
-            sessionid: name,
-            revoked: 0,
-        });
-        ctx.notify(Event::DisconnectKey(name.clone()));
-        Some((Status::Ok, body))
-    }
-
     /// Makes a change now, and returns the answer. `None`: the change is written first, and its
     /// call waits.
     pub fn change(
@@ -366,7 +349,14 @@ impl Grants {
                 let addition = tokens.try_add(session, http, rtp, ctx.date());
                 addition.map_err(|full| Refusal::busy(full.to_string()))
             }
-            Change::Revocation { session, .. } if tokens.of(session).next().is_none() => {
+            Change::Revocation {
+                session,
+                aborts,
+                is_inside,
+            } if tokens.of(session).next().is_none() => {
+                if *aborts && *is_inside {
+                    return Ok(Addition::default());
+                }
                 let detail = match tokens.has_keys(session) {
                     true => {
                         "sessionid: this session has no tokens of its own; revoke its keys, which list-tokens with details=1 shows"
@@ -436,21 +426,25 @@ impl Grants {
                 self.rearm(ctx);
                 Ok(done)
             }
-            Change::Revocation { session, aborts } => {
+            Change::Revocation {
+                session, aborts, ..
+            } => {
                 ctx.freed(held_bytes.saturating_sub(tokens.held_bytes()));
                 let revoked = removed.len();
-                let what = ServerEvent::TokenRevoked { revoked };
-                ctx.emit_about(Some((&session, &of)), &what);
                 let body = json(&Revoked {
                     sessionid: &session,
                     revoked,
                 });
-                ctx.notify(Event::TokensRemoved(removed));
-                ctx.notify(Event::TokensChanged(session.clone()));
-                if aborts {
-                    if of == session {
+                if revoked > 0 {
+                    let what = ServerEvent::TokenRevoked { revoked };
+                    ctx.emit_about(Some((&session, &of)), &what);
+                    ctx.notify(Event::TokensRemoved(removed));
+                    ctx.notify(Event::TokensChanged(session.clone()));
+                    if aborts && of == session {
                         ctx.notify(Event::EndSession(session.clone()));
                     }
+                }
+                if aborts {
                     // Some of its clients may wait, or have come when it was a key to another session.
                     ctx.notify(Event::DisconnectKey(session));
                 }

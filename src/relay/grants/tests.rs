@@ -155,7 +155,11 @@ impl Table {
 
 fn revocation(name: &str, aborts: bool) -> Change {
     let session = id(name);
-    Change::Revocation { session, aborts }
+    Change::Revocation {
+        session,
+        aborts,
+        is_inside: false,
+    }
 }
 
 #[test]
@@ -314,35 +318,38 @@ fn as_many_are_kept_out_as_may_be_and_none_makes_room() {
     }
 }
 
+/// Its tokens have expired, and were removed. Another change may be on its way to the disk.
 #[test]
-fn who_is_inside_by_a_name_without_tuples_is_ended() {
-    let mut table = Table::new(&[API]);
-    assert_eq!(table.change(plain("a")), 201);
-    drop(table.said());
-    for (name, is_inside, ends) in [
-        ("a", false, false),
-        ("a", true, false),
-        ("gone", false, false),
-        ("gone", true, true),
-    ] {
-        let relay = &mut table.stage.relay;
-        let done = relay
-            .grants
-            .abort_forgotten(&id(name), is_inside, &mut relay.ctx);
-        let body = format!("{{\"sessionid\":\"{name}\",\"revoked\":0}}").into_bytes();
-        assert_eq!(
-            done,
-            ends.then_some((Status::Ok, body)),
-            "{name} {is_inside}"
-        );
-        let words = ends.then(|| format!("key aborted {name}"));
-        assert_eq!(table.said().0, Vec::from_iter(words));
+fn an_abort_disconnects_clients_whose_token_is_gone() {
+    for mut table in [Table::new(&[API]), Table::with_file(&[API])] {
+        let is_kept = table.grants().ledger.is_some();
+        for (other, aborts, is_inside, status) in [
+            ("a", true, true, 200),
+            ("b", true, false, 404),
+            ("c", false, true, 404),
+        ] {
+            table.change(plain(other));
+            drop(table.said());
+            let decided = table.change(Change::Revocation {
+                session: id("gone"),
+                aborts,
+                is_inside,
+            });
+            if is_kept {
+                assert_eq!(decided, 0, "it waits");
+                let (job_id, _) = table.write();
+                table.appended(job_id, &Ok(()));
+            } else {
+                assert_eq!(decided, status);
+            }
+            let (words, statuses) = table.said();
+            let aborted = words.iter().any(|words| words == "key aborted gone");
+            assert_eq!(aborted, status == 200, "{words:?}");
+            if is_kept {
+                assert_eq!(statuses, [201, status]);
+            }
+        }
     }
-    let relay = &mut Table::new(&[]).stage.relay;
-    let without_tokens = relay
-        .grants
-        .abort_forgotten(&id("gone"), true, &mut relay.ctx);
-    assert!(without_tokens.is_none());
 }
 
 /// Whom a change concerns is said: nobody else is looked for.
@@ -625,7 +632,11 @@ impl Kept {
         let session = name(self);
         if self.below(5) == 0 {
             let aborts = false;
-            return Change::Revocation { session, aborts };
+            return Change::Revocation {
+                session,
+                aborts,
+                is_inside: false,
+            };
         }
         let direction = [
             None,
@@ -886,9 +897,6 @@ fn a_time_that_could_not_be_written_is_written_later() {
 fn a_revocation_waits_for_additions_before_it() {
     let mut table = Table::with_file(&[API]);
     assert_eq!(table.change(plain("a")), 0);
-    let relay = &mut table.stage.relay;
-    let done = relay.grants.abort_forgotten(&id("a"), true, &mut relay.ctx);
-    assert!(done.is_none());
     assert_eq!(table.change(revocation("a", true)), 0);
     for status in [201, 200] {
         let (job_id, _) = table.write();

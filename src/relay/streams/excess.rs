@@ -36,6 +36,12 @@ impl Streams {
         stream.rearm(id, ctx);
     }
 
+    /// Returns the bit rate that a stream's source may have, in bits per second.
+    pub fn source_limit(&self, id: StreamId) -> Option<u64> {
+        let quota = self.streams.get(id)?.quota.as_ref()?;
+        Some(quota.bits_per_second())
+    }
+
     /// Counts bytes of a body that is a stream's source.
     pub fn draw(&mut self, id: StreamId, bytes: usize, ctx: &mut Context) {
         if let Some(stream) = self.streams.get_mut(id)

@@ -469,8 +469,21 @@ fn a_source_is_as_slow_as_its_token_says_and_the_sessions() {
         table.grant("a", Direction::Both, slow(of_session, Terms::default()));
         table.grant("key", Direction::Both, slow(of_key, opens("a")));
         let gate = table.gate();
-        let most = gate.bits_per_second_max(&session("key"), &session("a"));
+        let most = gate.bits_per_second_max(&session("key"), &session("a"), Some(1000));
         assert_eq!(most, expected, "{of_key:?} {of_session:?}");
+        // The key is gone: no token of its name is its own.
+        for (gone, current, expected) in [
+            ("none", None, of_session),
+            ("none", Some(7500), Some(7500)),
+            ("other", Some(7500), Some(7500)),
+        ] {
+            let mut table = Table::new(&[API]);
+            table.grant("a", Direction::Both, slow(of_session, Terms::default()));
+            table.grant("other", Direction::Both, slow(Some(1), opens("b")));
+            let gate = table.gate();
+            let most = gate.bits_per_second_max(&session(gone), &session("a"), current);
+            assert_eq!(most, expected, "{gone} {current:?} {of_session:?}");
+        }
     }
 }
 

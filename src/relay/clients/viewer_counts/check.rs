@@ -13,7 +13,7 @@ impl ViewerCounts {
         assert_eq!(self.hls.len(), self.due.len());
         assert!(self.hls.len() <= HLS_ADDRESSES_MAX);
         assert_eq!(self.hls_by_session.values().sum::<usize>(), self.hls.len());
-        let mut counts: HashMap<&SessionId, usize> = HashMap::new();
+        let mut counts: HashMap<(&SessionId, &SessionId), usize> = HashMap::new();
         let viewers = admissions.filter(|admission| admission.is_viewer());
         let viewers = viewers.map(|admission| (&admission.name, &admission.session));
         let addresses = self
@@ -21,9 +21,9 @@ impl ViewerCounts {
             .iter()
             .map(|((name, _), counted)| (name, &counted.session));
         for (name, session) in viewers.chain(addresses) {
-            *counts.entry(name).or_default() += 1;
+            *counts.entry((name, session)).or_default() += 1;
             if name != session {
-                *counts.entry(session).or_default() += 1;
+                *counts.entry((session, session)).or_default() += 1;
             }
         }
         assert_eq!(
@@ -31,8 +31,8 @@ impl ViewerCounts {
             self.counts.len(),
             "a session without viewers is counted"
         );
-        for (name, count) in counts {
-            assert_eq!(self.of(name), count, "{name:?}");
+        for ((name, session), count) in counts {
+            assert_eq!(self.of(name, session), count, "{name:?} {session:?}");
         }
     }
 }
