@@ -90,7 +90,11 @@ impl Relay {
                     let admission = gate.admission(name, &session, view.entry_point());
                     self.clients.admit(id, admission, &mut self.ctx);
                 }
-                let may_wait = outcome != WaitOutcome::Open;
+                // A fetched stream that has ended already is not fetched again and again for this client.
+                let is_over = !self.fetch.origins.is_empty()
+                    && !session_state.runs
+                    && !session_state.is_fetched;
+                let may_wait = outcome != WaitOutcome::Open && !is_over;
                 self.watch(id, session.clone(), view, None, reply, may_wait);
             }
             Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.ctx),

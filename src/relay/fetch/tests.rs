@@ -50,6 +50,28 @@ fn all_viewers_of_a_session_share_one_pull() {
     edge.assert_nothing_left();
 }
 
+/// Such a viewer waits for what a complete stream will never have.
+#[test]
+fn a_stream_that_is_complete_at_once_is_fetched_once() {
+    let short = [&[0x47, 0, 0, 0x10][..], &[0; 184]].concat().repeat(9);
+    for path in ["live.mp4", "live.ts", "index.m3u8", "poster.mp4"] {
+        for content in [&[][..], &short] {
+            let mut edge = Stage::new(&[ORIGIN]);
+            let viewer = edge.viewer(&format!("a/{path}"));
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: video/mp2t\r\nContent-Length: {}\r\n\r\n",
+                content.len()
+            );
+            let (origin, _, _) = edge.call();
+            edge.send(origin, &[head.as_bytes(), content].concat());
+            (0..8).for_each(|_| edge.settle());
+            assert_eq!(edge.calls, [], "{path}");
+            edge.assert_status(viewer, 404);
+            edge.assert_nothing_left();
+        }
+    }
+}
+
 #[test]
 fn an_answer_may_arrive_in_any_pieces() {
     let whole = format!("HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n{OK}5\r\nhello\r\n0\r\n\r\n");
