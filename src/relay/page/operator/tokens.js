@@ -121,7 +121,7 @@ function describeKey() {
 	const session = $("add-for").value, viewers = $("add-viewers").value, expires = secondsOf("add-expires"), ends = secondsOf("add-ends");
 	const who = { in: "an encoder can publish", out: "viewers can watch", both: "an encoder can publish, and viewers can watch," }[directionOf()];
 	const http = [
-		`With this id ${who} ${session ? `session ${visibleName(session)}` : "the session of this name"}${viewers ? `, at most ${viewers} at a time` : ""}.`,
+		`With this id ${who} ${session ? `session ${session}` : "the session of this name"}${viewers ? `, at most ${viewers} at a time` : ""}.`,
 		expires > 0 && `It lets people in for ${durationText(expires)}.`,
 		ends > 0 && `It disconnects everybody after ${durationText(ends)}.`,
 	];
