@@ -79,8 +79,8 @@ impl Relay {
                 self.clients.dismiss_source(source, &refusal, ctx);
             }
             Event::ResumeSource(source) => self.clients.queue_pipelined(source),
-            Event::PlaylistGrew(id) => {
-                if let Some((session, reached)) = self.streams.reached(id) {
+            Event::PlaylistGrew(id, session) => {
+                if let Some(reached) = self.streams.reached(id) {
                     let outcome = WaitOutcome::Called;
                     self.clients
                         .call_up_to(WaitFor::Progress, reached, &session, outcome);
@@ -281,7 +281,9 @@ impl Relay {
                     return self.clients.refuse(id, &refusal, reply, &mut self.ctx);
                 }
                 let wait_time = self.ctx.settings().limits.wait_time;
-                let until = self.ctx.now() + wait_time.max(self.fetch.time(&self.ctx));
+                // Its time counts from its request, however often the session begins and ends meanwhile.
+                let asked_at = self.clients.asked_at(id).unwrap_or(self.ctx.now());
+                let until = asked_at + wait_time.max(self.fetch.time(&self.ctx));
                 let via = via.filter(|_| !self.fetch.origins.is_empty());
                 let waiting = waiting(WaitFor::Session, view, until);
                 self.clients.wait_for(id, waiting, via, &mut self.ctx);

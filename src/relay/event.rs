@@ -66,7 +66,7 @@ pub(super) enum Event {
     /// Reads a source again that had to wait for its bit rate.
     ResumeSource(ConnectionId),
     /// The playlist of this stream is longer, or the stream has ended.
-    PlaylistGrew(StreamId),
+    PlaylistGrew(StreamId, SessionId),
     /// The format of this stream is known.
     FormatKnown(StreamId),
     /// The UDP clients of this stream have to be determined anew.

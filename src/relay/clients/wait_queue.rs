@@ -157,9 +157,12 @@ impl WaitQueue {
         self.of(session)?.via.as_deref()
     }
 
-    /// Returns whether a client waits for this session to begin.
+    /// Returns whether a client waits for this session to begin, or to come further.
     pub fn is_awaited(&self, session: &SessionId) -> bool {
-        self.of(session).is_some()
+        let is_awaited = |room| self.sessions.contains_key(&(room, session.clone()));
+        [WaitFor::Session, WaitFor::Progress]
+            .into_iter()
+            .any(is_awaited)
     }
 
     /// Returns the clients that wait for this, with their sessions, in the order of their
@@ -187,6 +190,11 @@ impl Clients {
             Phase::Waiting(waiting) => Some(&waiting.session),
             _ => None,
         }
+    }
+
+    /// Returns the time of a client's request.
+    pub fn asked_at(&self, id: ConnectionId) -> Option<Instant> {
+        Some(self.connections.get(id)?.progress)
     }
 
     /// Returns the name of what a client waits for ([`View::name`]), and since when it waits.

@@ -86,17 +86,19 @@ impl Streams {
         })
     }
 
-    /// Returns a stream's session and the end of its playlist. `None`: it is not the stream whose
-    /// playlist the session has.
-    pub fn reached(&mut self, id: StreamId) -> Option<(SessionId, PlaylistPosition)> {
+    /// Returns the end of a stream's playlist. `None`: it is not the stream whose playlist the session
+    /// has. A stream that was removed grows no more.
+    pub fn reached(&mut self, id: StreamId) -> Option<PlaylistPosition> {
         let is_played = self.is_played(id);
-        let stream = self.streams.get_mut(id).filter(|_| is_played)?;
+        let Some(stream) = self.streams.get_mut(id) else {
+            return Some(PlaylistPosition::ALL);
+        };
         let has_ended = stream.buffer.end().is_some();
         let reached = match stream.buffer.segments().filter(|_| !has_ended) {
             Some(cutter) => cutter.reached(),
             None => PlaylistPosition::ALL,
         };
-        Some((stream.session.clone(), reached))
+        is_played.then_some(reached)
     }
 
     /// Extends the time for which a stream counts as watched. An ended stream's time is not

@@ -427,7 +427,7 @@ impl Streams {
             ctx.notify(Event::CutViewer(connection, CutReason::LostUnit));
         }
         if has_grown {
-            ctx.notify(Event::PlaylistGrew(id));
+            ctx.notify(Event::PlaylistGrew(id, stream.session.clone()));
         }
         self.bundle(id, ctx);
         if is_told {
@@ -554,12 +554,15 @@ impl Streams {
 
     /// Closes a stream's input. Its viewers and UDP clients still get what the buffer has.
     pub(super) fn close_stream(&mut self, id: StreamId, end: End, ctx: &mut Context) {
+        let is_played = self.is_played(id);
         if let Some(stream) = self.streams.get_mut(id) {
             stream.source = StreamSource::Gone;
             stream.rtp_out.finish(stream.buffer.newest(), ctx.now());
             stream.buffer.finish(end);
+            if is_played {
+                ctx.notify(Event::PlaylistGrew(id, stream.session.clone()));
+            }
         }
-        ctx.notify(Event::PlaylistGrew(id));
         self.let_out(id, ctx);
         self.queue_udp_out(id);
         self.pump(id, ctx);

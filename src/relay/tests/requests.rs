@@ -1,6 +1,7 @@
 //! Requests that concern several parts.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use crate::gate::SessionId;
 use crate::relay::clients::LOOK_COST;
@@ -351,4 +352,44 @@ fn who_waits_and_has_no_need_of_the_first_byte_joins_in_its_turn() {
     stage.settle();
     stage.send_media(source, FILE);
     assert_eq!(joined(&stage), [true, true]);
+}
+
+/// The source ends, or breaks, before its format is known, and nobody else watches: the stream is removed
+/// at once.
+#[test]
+fn a_viewer_that_waits_for_a_format_is_answered_when_the_stream_ends() {
+    for path in ["live.mp4", "live.ts", "poster.mp4", "index.m3u8"] {
+        for is_whole in [true, false] {
+            let mut stage = Stage::new(&[]);
+            let length = if is_whole { 4 } else { 9 };
+            let source = stage.client(&format!(
+                "PUT /stream/a HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n"
+            ));
+            let viewer = stage.viewer(&format!("a/{path}"));
+            assert_eq!(stage.text(viewer), "", "{path}");
+            stage.send(source, "byte");
+            if !is_whole {
+                stage.lose(source);
+            }
+            (0..4).for_each(|_| stage.settle());
+            stage.assert_status(viewer, 404);
+        }
+    }
+}
+
+/// Its time counts from its request.
+#[test]
+fn a_wait_ends_beside_a_source_that_comes_and_goes() {
+    for path in ["live.mp4", "index.m3u8"] {
+        let mut stage = Stage::new(&["--wait=3"]);
+        let viewer = stage.viewer(&format!("a/{path}"));
+        for _ in 0..8 {
+            assert_eq!(stage.text(viewer), "", "{path}");
+            stage.client("PUT /stream/a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc");
+            stage.wait(Duration::from_millis(350));
+            (0..4).for_each(|_| stage.settle());
+        }
+        stage.wait(Duration::from_millis(700));
+        stage.assert_status(viewer, 404);
+    }
 }
