@@ -19,6 +19,9 @@ pub struct Target {
     pub query: Option<String>,
 }
 
+/// Most parameters of a query. An empty one costs as much to skip as several bytes.
+const PARAMETERS_MAX: usize = 256;
+
 /// A parameter of a query, still percent-encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter<'a> {
@@ -71,6 +74,10 @@ impl Target {
             Some((path, query)) => (path, Some(query.to_owned())),
             None => (rest, None),
         };
+        let separators = query.iter().flat_map(|query| query.bytes());
+        if separators.filter(|byte| *byte == b'&').count() >= PARAMETERS_MAX {
+            return Err(bad("has more parameters than the 256 that it may have"));
+        }
         let path = if path.is_empty() && authority.is_some() {
             "/"
         } else {
@@ -231,5 +238,9 @@ mod tests {
         assert_eq!(found, expected);
         let (target, _) = Target::parse("/").expect("a target");
         assert_eq!(target.parameters().count(), 0);
+        let most = format!("/?{}", "&".repeat(255));
+        assert!(Target::parse(&most).is_ok());
+        let refusal = Target::parse(&format!("{most}&")).expect_err("one more");
+        assert!(refusal.detail.contains("the 256 that it may have"));
     }
 }
