@@ -67,17 +67,18 @@ impl Cutter {
         may_wait: bool,
         titles: &[TitleChange],
     ) -> HlsResponse {
-        let wait = |cutter: &Cutter| match (cutter.is_over(), may_wait) {
-            (true, _) => HlsResponse::Refused(Refusal::new(
-                Status::NotFound,
-                "this session does not run now",
-            )),
-            (false, true) => HlsResponse::NotYet(cutter.target() * WAITS),
-            (false, false) => HlsResponse::Refused(cutter.refusal(NoPlaylist::TooFew)),
-        };
+        let wait =
+            |cutter: &Cutter, in_vain: fn(&Cutter) -> Refusal| match (cutter.is_over(), may_wait) {
+                (true, _) => HlsResponse::Refused(Refusal::new(
+                    Status::NotFound,
+                    "this session does not run now",
+                )),
+                (false, true) => HlsResponse::NotYet(cutter.target() * WAITS),
+                (false, false) => HlsResponse::Refused(in_vain(cutter)),
+            };
         let newest = match self.newest_listed() {
             Ok(newest) => newest,
-            Err(NoPlaylist::TooFew) => return wait(self),
+            Err(NoPlaylist::TooFew) => return wait(self, |it| it.refusal(NoPlaylist::TooFew)),
             Err(unlisted) => return HlsResponse::Refused(self.refusal(unlisted)),
         };
         if let Some(ahead) = ahead {
@@ -88,7 +89,7 @@ impl Cutter {
                 return HlsResponse::Refused(wrong(detail));
             }
             if !self.has(ahead, newest) && !self.is_over() {
-                return wait(self);
+                return wait(self, Cutter::late);
             }
         }
         let list = match self.list(titles) {
@@ -156,9 +157,17 @@ impl Cutter {
         })
     }
 
+    /// Refuses a request that has waited for a segment or part in vain, such as while its stream is held.
+    fn late(&self) -> Refusal {
+        self.busy("the next segment or part has not come in time; its source may have broken off")
+    }
+
+    fn busy(&self, detail: impl Into<String>) -> Refusal {
+        Refusal::busy(detail).retry_after(self.target().as_secs() as u32)
+    }
+
     fn refusal(&self, unlisted: NoPlaylist) -> Refusal {
-        let retry_after_seconds = self.target().as_secs() as u32;
-        let busy = |detail: String| Refusal::busy(detail).retry_after(retry_after_seconds);
+        let busy = |detail: String| self.busy(detail);
         match unlisted {
             NoPlaylist::Unfit(reason) => Refusal::new(
                 Status::NotAcceptable,

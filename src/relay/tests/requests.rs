@@ -393,3 +393,32 @@ fn a_wait_ends_beside_a_source_that_comes_and_goes() {
         stage.assert_status(viewer, 404);
     }
 }
+
+/// The next segment of a held stream does not come in time.
+#[test]
+fn a_playlist_that_waits_in_vain_says_what_it_waited_for() {
+    let frame = [
+        &[0xff, 0xf1, 0x4c, 0x80, 0x20, 0x1f, 0xfc][..],
+        &[0x11; 249],
+    ];
+    let mut stage = Stage::new(&["--hold=60"]);
+    let source = put(&mut stage);
+    send(&mut stage, source, &frame.concat().repeat(9 * 47));
+    let list = stage.viewer("s/index.m3u8");
+    let text = stage.text(list);
+    let (_, rest) = text.split_once("#EXT-X-MEDIA-SEQUENCE:").expect("a list");
+    let first: u64 = rest
+        .lines()
+        .next()
+        .expect("a line")
+        .parse()
+        .expect("a number");
+    let next = first + text.matches("#EXTINF").count() as u64;
+    stage.lose(source);
+    let waits = stage.viewer(&format!("s/index.m3u8?_HLS_msn={next}"));
+    assert_eq!(stage.text(waits), "");
+    stage.wait(Duration::from_secs(30));
+    stage.assert_status(waits, 503);
+    let answer = stage.text(waits);
+    assert!(answer.contains("has not come in time"), "{answer}");
+}
