@@ -166,17 +166,19 @@ pub(super) struct SessionState {
     pub http_fault: Option<String>,
 }
 
-/// Decides about access, by the tokens, the blocks and the settings.
+/// Decides about access during one input, by the tokens, the blocks and the settings.
 pub(super) struct Gate<'a> {
-    settings: &'a Settings,
-    tokens: Option<&'a Tokens>,
-    blocks: &'a Blocks<SessionId>,
+    pub settings: &'a Settings,
+    pub tokens: Option<&'a Tokens>,
+    pub blocks: &'a Blocks<SessionId>,
     /// Blocked viewers.
-    barred: &'a Blocks<Barred>,
+    pub barred: &'a Blocks<Barred>,
     /// The server is shutting down.
-    is_closing: bool,
-    now: Instant,
-    time: UnixTime,
+    pub is_closing: bool,
+    /// The time of the input.
+    pub now: Instant,
+    /// The same time by the calendar.
+    pub time: UnixTime,
 }
 
 impl<'a> AccessRequest<'a> {
@@ -208,27 +210,6 @@ impl<'a> AccessRequest<'a> {
             host: "",
             origin: None,
             site: None,
-        }
-    }
-}
-
-impl<'a> Gate<'a> {
-    /// Creates a gate for the decisions of one input.
-    pub fn new(
-        settings: &'a Settings,
-        tokens: Option<&'a Tokens>,
-        (blocks, barred): (&'a Blocks<SessionId>, &'a Blocks<Barred>),
-        is_closing: bool,
-        (now, time): (Instant, UnixTime),
-    ) -> Gate<'a> {
-        Gate {
-            settings,
-            tokens,
-            blocks,
-            barred,
-            is_closing,
-            now,
-            time,
         }
     }
 }
@@ -611,11 +592,6 @@ impl Gate<'_> {
         limits.into_iter().flatten().min()
     }
 
-    /// Returns the time of this input.
-    pub fn time(&self) -> UnixTime {
-        self.time
-    }
-
     /// Decides whether a viewer may wait for a session that does not run. If there are origins, the
     /// server asks them meanwhile.
     pub fn wait(&self, method: Method, session_state: &SessionState) -> Result<(), Refusal> {
@@ -669,13 +645,6 @@ impl Gate<'_> {
                 "the server is shutting down and admits no new clients",
             )),
         }
-    }
-
-    /// Returns whether a token may name this address, as a UDP client or as a joined group.
-    pub fn may_be_named(&self, address: &SocketAddr) -> bool {
-        let address = address.ip().to_canonical();
-        let mut joins = self.settings.joins.iter();
-        self.settings.may_receive(address) || joins.any(|join| join.group == address)
     }
 }
 

@@ -196,8 +196,8 @@ impl<'a> RequestContext<'a> {
         self.gate.enter(&self.access_request(way))?;
         self.gate.look(name)?;
         let udp_clients_max = self.settings.limits.tokens.udp_clients_per_session_max;
-        let time = self.gate.time();
-        let call = Call::parse(name, &head.target, (udp_clients_max, time)).map_err(|bad| {
+        let limits = (udp_clients_max, self.gate.time);
+        let call = Call::parse(name, &head.target, limits).map_err(|bad| {
             if self.has_payload() && head.target.query.is_none() {
                 let detail = format!(
                     "{}; parameters go in the query, such as ?type=http&sessionid=ID, not in the body",

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Gate, Grants, Ledger};
+use super::{Grants, Ledger};
 use crate::gate::{SessionId, Tokens};
 use crate::handover::{HandoverError, Line, Writer, must};
 use crate::relay::context::Context;
@@ -48,12 +48,9 @@ impl Grants {
     /// Removes the addresses of UDP clients that these settings do not admit. Returns the number of tokens
     /// without an address now.
     pub fn silence(&mut self, ctx: &Context) -> usize {
-        let (blocks, times) = ((&self.blocks, &self.barred), (ctx.now(), ctx.date()));
-        let gate = Gate::new(ctx.settings(), None, blocks, ctx.is_closing, times);
+        let may_stay = |address, _| ctx.settings().may_be_named(address);
         let tokens = self.tokens.as_mut();
-        tokens.map_or(0, |tokens| {
-            tokens.retain_addresses(|address, _| gate.may_be_named(&address))
-        })
+        tokens.map_or(0, |tokens| tokens.retain_addresses(may_stay))
     }
 
     /// Receives a line of the table.

@@ -149,13 +149,15 @@ impl Grants {
 
     /// Returns the gate, which decides about access.
     pub fn gate<'a>(&'a self, ctx: &'a Context) -> Gate<'a> {
-        Gate::new(
-            ctx.settings(),
-            self.tokens.as_ref(),
-            (&self.blocks, &self.barred),
-            ctx.is_closing,
-            (ctx.now(), ctx.date()),
-        )
+        Gate {
+            settings: ctx.settings(),
+            tokens: self.tokens.as_ref(),
+            blocks: &self.blocks,
+            barred: &self.barred,
+            is_closing: ctx.is_closing,
+            now: ctx.now(),
+            time: ctx.date(),
+        }
     }
 
     /// Returns the tokens. `None`: tokens are off.
@@ -304,10 +306,9 @@ impl Grants {
             );
             ctx.log(Level::Warn, None, line);
         }
-        let gate = self.gate(ctx);
         let may_stay = |address, transport| {
             let fault = ctx.rtp_socket.destination_fault(address, transport);
-            gate.may_be_named(&address) && fault.is_none()
+            ctx.settings().may_be_named(address) && fault.is_none()
         };
         let silenced = tokens.retain_addresses(may_stay);
         self.tokens = Some(tokens);
@@ -332,10 +333,8 @@ impl Grants {
     /// Decides about a change, and makes it in the table until the trial ends, so that the next
     /// change is judged by the table that it will change. Returns the records that make the change.
     fn decide(&mut self, change: &Change, ctx: &Context) -> Result<Addition, Refusal> {
-        let gate = self.gate(ctx);
-        match change {
-            Change::Addition { rtp, .. } => check_destinations(rtp, &gate, ctx)?,
-            Change::Revocation { .. } => {}
+        if let Change::Addition { rtp, .. } = change {
+            check_destinations(rtp, ctx)?;
         }
         let Some(tokens) = &mut self.tokens else {
             return Err(tokens_are_off());
@@ -470,7 +469,7 @@ fn json(body: &impl Serialize) -> Vec<u8> {
 
 /// Refuses addresses outside the configured subnets, so that the API cannot turn the relay on a
 /// stranger.
-fn check_destinations(clients: &[RtpTuple], gate: &Gate<'_>, ctx: &Context) -> Result<(), Refusal> {
+fn check_destinations(clients: &[RtpTuple], ctx: &Context) -> Result<(), Refusal> {
     for tuple in clients {
         // The first address that can be reached is used. A name is refused if all of its addresses
         // have the same fault.
@@ -484,7 +483,7 @@ fn check_destinations(clients: &[RtpTuple], gate: &Gate<'_>, ctx: &Context) -> R
     }
     let is_outside = |tuple: &&RtpTuple| {
         let mut addresses = tuple.addresses.iter();
-        !addresses.all(|address| gate.may_be_named(address))
+        !addresses.all(|address| ctx.settings().may_be_named(*address))
     };
     match clients.iter().find(is_outside) {
         None => Ok(()),

@@ -47,10 +47,15 @@ impl Table {
     }
 
     fn gate(&self) -> Gate<'_> {
-        let blocked_for = (&self.blocks, &self.barred);
-        let tokens = self.tokens.as_ref();
-        let time = (Instant::START, NOON);
-        Gate::new(&self.settings, tokens, blocked_for, self.is_closing, time)
+        Gate {
+            settings: &self.settings,
+            tokens: self.tokens.as_ref(),
+            blocks: &self.blocks,
+            barred: &self.barred,
+            is_closing: self.is_closing,
+            now: Instant::START,
+            time: NOON,
+        }
     }
 
     fn grant(&mut self, name: &str, direction: Direction, terms: Terms) {
@@ -851,7 +856,7 @@ fn nothing_begins_once_the_server_is_told_to_end() {
             ..Table::new(&[])
         };
         let gate = table.gate();
-        assert_eq!(gate.time(), NOON);
+        assert_eq!(gate.time, NOON);
         assert_eq!(status(gate.check_open()), expected);
         let name = session("a");
         assert_eq!(
@@ -916,7 +921,7 @@ fn a_stream_that_cannot_go_out_is_not_acceptable() {
 fn tokens_name_clients_within_reach_and_groups_that_are_named() {
     let may = |options: &[&str], at: &str| {
         let at = SocketAddr::new(address(at), 5004);
-        Table::new(options).gate().may_be_named(&at)
+        settings(options).may_be_named(at)
     };
     let (subnet, join) = ("--rtp-to=10.0.0.0/8", "--join=239.1.2.3");
     for (options, at, expected) in [
