@@ -6,9 +6,7 @@
 #[cfg_attr(not(feature = "icecast"), path = "route/by_icecast/absent.rs")]
 mod by_icecast;
 
-use super::admission::{
-    AccessRequest, Caller, EntryPoint, Gate, KeptAccessRequest, Look, SessionState, not_found,
-};
+use super::admission::{AccessRequest, Caller, EntryPoint, Gate, Look, SessionState, not_found};
 use super::api::{About, Call, Name, stream_url};
 use super::lists::is_of_peer;
 use super::page::Page;
@@ -125,17 +123,18 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// What is kept of a request that may last. A viewer's shows nothing that is asked for again.
-    pub fn kept_request(&self, route: &Route) -> Option<KeptAccessRequest> {
+    /// Returns the access request to keep if the request may last. Of a viewer's, admission would
+    /// ask for nothing again.
+    pub fn kept_request(&self, route: &Route) -> Option<AccessRequest> {
         match route {
             Route::Call(_) | Route::Publish { .. } => {
-                Some(self.access_request(self.entry_point(route)).keep())
+                Some(self.access_request(self.entry_point(route)))
             }
             Route::Watch { .. } => None,
         }
     }
 
-    fn access_request(&self, way: EntryPoint) -> AccessRequest<'a> {
+    fn access_request(&self, way: EntryPoint) -> AccessRequest {
         AccessRequest::of(way, self.caller, self.head)
     }
 
@@ -225,7 +224,7 @@ impl<'a> RequestContext<'a> {
     fn look_by(
         &self,
         way: EntryPoint,
-        route: impl FnOnce(AccessRequest<'a>) -> Result<Route, Refusal>,
+        route: impl FnOnce(AccessRequest) -> Result<Route, Refusal>,
     ) -> Result<Route, Refusal> {
         match self.head.method {
             Method::Options => self.options(LOOK_METHODS),

@@ -56,11 +56,7 @@ impl Relay {
         let way = EntryPoint::Rtmp;
         let gate = self.grants.gate(&self.ctx);
         gate.place(way, caller.beyond)?;
-        let access_request = AccessRequest {
-            from: caller.is_named.then_some(caller.peer),
-            is_proxied: caller.is_proxied,
-            ..AccessRequest::without_request(way, caller.peer)
-        };
+        let access_request = AccessRequest::without_request(way, caller.peer).by(caller);
         gate.enter(&access_request)?;
         let name = name?;
         let session = gate.opened_by(&name).clone();

@@ -81,7 +81,7 @@ const BEGINNINGS_MAX: usize = 448;
 
 impl Sender {
     /// Returns its access request. `is_bare`: it sends MPEG-TS without RTP.
-    pub fn access_request(&self, is_bare: bool) -> AccessRequest<'static> {
+    pub fn access_request(&self, is_bare: bool) -> AccessRequest {
         let is_to_group = self.named != self.from;
         let way = match (is_bare, is_to_group) {
             (true, true) => EntryPoint::BareGroup,

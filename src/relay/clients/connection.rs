@@ -27,7 +27,7 @@ use super::output::Output;
 use super::{Clients, Phase};
 use crate::copied::Copied;
 use crate::gate::SessionId;
-use crate::relay::admission::{Beyond, Caller, KeptAccessRequest};
+use crate::relay::admission::{AccessRequest, Beyond, Caller};
 use crate::relay::context::Context;
 use crate::relay::origin_error::OriginError;
 use crate::relay::pass::Admission;
@@ -90,7 +90,7 @@ pub struct Connection {
         feature = "handover",
         serde(default, skip_serializing_if = "Option::is_none")
     )]
-    pub(super) access_request: Option<Box<KeptAccessRequest>>,
+    pub(super) access_request: Option<Box<AccessRequest>>,
     /// It came to the port for RTMP. A successor does not get it.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) is_rtmp: bool,

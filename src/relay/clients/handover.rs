@@ -14,7 +14,7 @@ use crate::copied::{Copied, CopiedPart, Copies};
 use crate::gate::SessionId;
 use crate::handover::{HandoverError, Line, Writer, must};
 use crate::http::{HeadReader, Reply, is_of_another_machine};
-use crate::relay::admission::{Caller, Door, EntryPoint, KeptAccessRequest};
+use crate::relay::admission::{AccessRequest, Door, EntryPoint};
 use crate::relay::context::Context;
 use crate::relay::old_options::OldOptions;
 use crate::relay::settings::{Fields, VARIES};
@@ -48,36 +48,36 @@ pub enum Concern {
 }
 
 /// What a client does, as far as admission asks about it.
-pub enum Stand {
+pub enum Activity {
     /// No request of the client is open.
     Idle,
     /// The client is a source, or waits for the answer of a call, or reads it.
-    Asks(EntryPoint),
-    /// The client watches this stream by this entry point, or waits for one.
-    Watches(EntryPoint, Option<StreamId>),
+    Asks(AccessRequest),
+    /// The client watches this stream, or waits for one.
+    Watches(AccessRequest, Option<StreamId>),
 }
 
 impl Clients {
     /// Returns what a client does; `None` for a connection that this server made.
-    pub fn stand(&self, id: ConnectionId) -> Option<Stand> {
-        Some(match &self.connections.get(id)?.phase {
-            Phase::Opening | Phase::Head(_) | Phase::Lingering(_) => Stand::Idle,
-            Phase::Source(source) if source.reply.is_some() => Stand::Asks(EntryPoint::Put),
-            Phase::EventReader(_) => Stand::Asks(EntryPoint::Events),
+    pub fn activity(&self, id: ConnectionId) -> Option<Activity> {
+        let connection = self.connections.get(id)?;
+        let request = |way| connection.access_request_at(way);
+        Some(match &connection.phase {
+            Phase::Opening | Phase::Head(_) | Phase::Lingering(_) => Activity::Idle,
+            Phase::Source(source) if source.reply.is_some() => {
+                Activity::Asks(request(EntryPoint::Put))
+            }
+            Phase::EventReader(_) => Activity::Asks(request(EntryPoint::Events)),
             Phase::Payload(_)
             | Phase::ListResponse(_)
             | Phase::PendingCall(_)
-            | Phase::AwaitingJournal => Stand::Asks(EntryPoint::Call),
-            Phase::Viewer(viewing) => Stand::Watches(EntryPoint::Viewer, Some(viewing.place().0)),
-            Phase::Waiting(waiting) => Stand::Watches(waiting.view.entry_point(), None),
+            | Phase::AwaitingJournal => Activity::Asks(request(EntryPoint::Call)),
+            Phase::Viewer(viewing) => {
+                Activity::Watches(request(EntryPoint::Viewer), Some(viewing.place().0))
+            }
+            Phase::Waiting(waiting) => Activity::Watches(request(waiting.view.entry_point()), None),
             Phase::Source(_) | Phase::OriginRequest(_) | Phase::PeerRequest(_) => return None,
         })
-    }
-
-    /// Returns the kept access request of a client, if its request may last, and the client's address.
-    pub fn access_request(&self, id: ConnectionId) -> Option<(Option<&KeptAccessRequest>, Caller)> {
-        let connection = self.connections.get(id)?;
-        Some((connection.access_request.as_deref(), connection.caller()))
     }
 
     /// Returns whether these settings name the client of a connection in the same way as the predecessor.
@@ -268,6 +268,19 @@ impl Clients {
 }
 
 impl Connection {
+    /// Returns the access request of the client: the kept one, or else one for `localhost` at this
+    /// entry point.
+    fn access_request_at(&self, way: EntryPoint) -> AccessRequest {
+        let caller = self.caller();
+        let kept = self.access_request.as_deref().cloned();
+        let request = kept.unwrap_or_else(|| AccessRequest {
+            host: "localhost".to_owned(),
+            names_another: true,
+            ..AccessRequest::without_request(way, caller.peer)
+        });
+        request.by(caller)
+    }
+
     /// Corrects times that another process sent. Its unread input is read again in its turn.
     fn fit(&mut self, ctx: &Context) {
         let now = ctx.now();

@@ -37,7 +37,7 @@ use connection::Lingering;
 use event_reader::EventReader;
 pub(super) use event_reader::Snapshot;
 #[cfg(feature = "handover")]
-pub(super) use handover::{ClientsState, Concern, Stand};
+pub(super) use handover::{Activity, ClientsState, Concern};
 use hosts::Hosts;
 use list_response::ListResponse;
 pub(super) use list_response::PIECE_ROWS;

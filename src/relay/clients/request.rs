@@ -7,7 +7,7 @@ use crate::http::{
     self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status, Version,
 };
 use crate::relay::JobId;
-use crate::relay::admission::KeptAccessRequest;
+use crate::relay::admission::AccessRequest;
 use crate::relay::api::{Call, Name, Outcome, Rows};
 use crate::relay::context::Context;
 use crate::relay::settings::Fields;
@@ -175,11 +175,7 @@ impl Clients {
     }
 
     /// Keeps what admission has read of this request until it is answered.
-    pub fn keep_access_request(
-        &mut self,
-        id: ConnectionId,
-        access_request: Option<KeptAccessRequest>,
-    ) {
+    pub fn keep_access_request(&mut self, id: ConnectionId, access_request: Option<AccessRequest>) {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.access_request = access_request.map(Box::new);
         }

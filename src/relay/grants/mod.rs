@@ -190,7 +190,7 @@ impl Grants {
     /// returns the counter for its dropped datagrams.
     pub fn session_for(
         &self,
-        (access_request, is_bare): (&AccessRequest<'_>, bool),
+        (access_request, is_bare): (&AccessRequest, bool),
         its: Option<SessionId>,
         has_source: impl Fn(&SessionId) -> bool,
         session_state: impl Fn(&SessionId) -> SessionState,

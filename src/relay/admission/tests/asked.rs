@@ -74,13 +74,13 @@ fn opens(name: &str) -> Terms {
 }
 
 /// From there, with nothing that says more.
-fn access_request(way: EntryPoint, from: &str) -> AccessRequest<'static> {
+fn access_request(way: EntryPoint, from: &str) -> AccessRequest {
     AccessRequest::without_request(way, from.parse().expect("an address"))
 }
 
-fn caller(way: EntryPoint) -> AccessRequest<'static> {
+fn caller(way: EntryPoint) -> AccessRequest {
     AccessRequest {
-        host: "10.9.0.1:8000",
+        host: "10.9.0.1:8000".to_owned(),
         ..access_request(way, "10.0.0.1:6000")
     }
 }
@@ -114,9 +114,9 @@ fn the_api_is_for_pages_of_its_own_alone() {
         ("10.9.0.1:8000", own, false, false),
     ] {
         let access_request = AccessRequest {
-            host,
+            host: host.to_owned(),
             is_proxied,
-            origin: Some(origin),
+            origin: Some(origin.to_owned()),
             ..caller(EntryPoint::Call)
         };
         let expected = if is_own { 0 } else { 403 };
@@ -135,7 +135,7 @@ fn the_api_is_for_pages_of_its_own_alone() {
         (Some("cross-site"), 403),
     ] {
         let access_request = AccessRequest {
-            site,
+            site: site.map(str::to_owned),
             ..caller(EntryPoint::Call)
         };
         assert_eq!(
@@ -160,7 +160,7 @@ fn the_api_answers_under_addresses_and_names_of_its_own() {
         "Relay.Example:8000",
     ] {
         let access_request = AccessRequest {
-            host: good,
+            host: good.to_owned(),
             ..caller(EntryPoint::Call)
         };
         assert_eq!(status(table.gate().enter(&access_request)), 0, "{good}");
@@ -176,7 +176,7 @@ fn the_api_answers_under_addresses_and_names_of_its_own() {
         "10.9.0.1:8000:1",
     ] {
         let access_request = AccessRequest {
-            host: bad,
+            host: bad.to_owned(),
             ..caller(EntryPoint::Call)
         };
         assert_eq!(status(table.gate().enter(&access_request)), 403, "{bad}");
@@ -198,7 +198,7 @@ fn who_may_read_the_figures_may_do_no_more_by_that() {
         let table = Table::new(options);
         let asked = [EntryPoint::Figures, EntryPoint::Call, EntryPoint::Events].map(|way| {
             let access_request = AccessRequest {
-                host: "localhost",
+                host: "localhost".to_owned(),
                 ..access_request(way, from)
             };
             status(table.gate().enter(&access_request))
@@ -260,8 +260,8 @@ fn the_page_is_for_everyone_without_tokens_and_for_the_apis_hosts_with_them() {
     ] {
         let access_request = AccessRequest {
             from: from.map(|from| from.parse().expect("an address")),
-            origin,
-            host,
+            origin: origin.map(str::to_owned),
+            host: host.to_owned(),
             ..caller(EntryPoint::Page)
         };
         let seen = status(Table::new(options).gate().enter(&access_request));
@@ -337,7 +337,7 @@ fn a_proxy_that_writes_the_servers_own_address_as_host_brings_no_calls() {
         ] {
             let enter = |is_forwarded, is_proxied| {
                 let access_request = AccessRequest {
-                    host,
+                    host: host.to_owned(),
                     is_forwarded,
                     is_proxied,
                     ..caller(way)
@@ -350,7 +350,7 @@ fn a_proxy_that_writes_the_servers_own_address_as_host_brings_no_calls() {
             assert_eq!((enter(false, false), enter(false, true)), (0, 0), "{host}");
         }
         let source = AccessRequest {
-            host,
+            host: host.to_owned(),
             is_forwarded: true,
             is_proxied: true,
             ..caller(EntryPoint::Put)
@@ -372,7 +372,7 @@ fn pages_publish_where_the_operator_has_named_their_site() {
             (Some("http://elsewhere.example"), 403),
         ] {
             let access_request = AccessRequest {
-                origin,
+                origin: origin.map(str::to_owned),
                 ..caller(way)
             };
             assert_eq!(
