@@ -14,12 +14,13 @@ use std::net::{IpAddr, SocketAddr};
 use super::Settings;
 use super::api::Name;
 use super::lists::is_of_proxy;
-use super::pass::{Admission, Barred, Role};
 use crate::gate::{Blocks, Denied, SessionId, Subnet, Tokens, Transport, network_of};
 use crate::http::{Framing, Head, Method, RETRY_AFTER_SECONDS, Refusal, Status};
 use crate::time::{Instant, UnixTime};
 
 pub(super) use place::{Beyond, Door, Others};
+use record::Role;
+pub(super) use record::{Admission, Barred};
 use refusals::{blocked_for, forbidden, no_token, not_running, token_is_over};
 pub(super) use refusals::{kicked, no_stream, no_viewer, not_found, tokens_are_off};
 pub(super) use watchers::Look;
@@ -580,8 +581,12 @@ impl Gate<'_> {
             }
         };
         let ends = tokens.grant(&name).and_then(|grant| grant.terms.ends);
-        let names = (name, session.clone());
-        Some(Admission::new(names, role, ends))
+        Some(Admission {
+            name,
+            session: session.clone(),
+            role,
+            ends,
+        })
     }
 
     /// Returns the maximal bit rate of a source that was admitted by `name`, in bits per second. If that
@@ -709,6 +714,7 @@ fn check_no_stranger_proxy(access_request: &AccessRequest) -> Result<(), Refusal
 
 mod late;
 mod place;
+mod record;
 mod refusals;
 #[cfg(test)]
 mod tests;

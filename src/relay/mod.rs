@@ -41,7 +41,6 @@ mod origin_error;
 #[cfg_attr(not(feature = "page"), path = "page/absent.rs")]
 mod page;
 mod parameters;
-mod pass;
 mod pieces;
 mod quota;
 mod rations;

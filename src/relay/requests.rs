@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::admission::{
-    AccessRequest, Caller, EntryPoint, SessionState, kicked, no_stream, not_found,
+    AccessRequest, Admission, Caller, EntryPoint, SessionState, kicked, no_stream, not_found,
 };
 use super::api::{Aborted, Call, DESCRIPTION, Kicked, Outcome};
 use super::clients::{ClientEvent, HEAD_COST, READ_COST_MAX, WaitOutcome, Waiting};
@@ -14,7 +14,6 @@ use super::grants::Change;
 use super::lists::{LookUp, without_names};
 use super::origin_error::OriginError;
 use super::page::{Document, Page};
-use super::pass::Admission;
 use super::route::{self, RequestContext, Route};
 use super::rtp_in::{Datagram, Newcomer, Sender, UdpPort};
 use super::streams::{SourceInfo, StreamSource};

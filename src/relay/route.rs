@@ -6,12 +6,13 @@
 #[cfg_attr(not(feature = "icecast"), path = "route/by_icecast/absent.rs")]
 mod by_icecast;
 
-use super::admission::{AccessRequest, Caller, EntryPoint, Gate, Look, SessionState, not_found};
+use super::admission::{
+    AccessRequest, Admission, Caller, EntryPoint, Gate, Look, SessionState, not_found,
+};
 use super::api::{About, Call, Name, stream_url};
 use super::lists::is_of_peer;
 use super::page::Page;
 use super::parameters::{no_parameters, only_session, parse_session};
-use super::pass::Admission;
 use super::view::View;
 use super::{Settings, icecast};
 use crate::events::EventId;

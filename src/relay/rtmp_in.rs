@@ -1,9 +1,8 @@
 //! Sources by RTMP (`--rtmp`). The gate decides about them as about a PUT, and what they send is
 //! the stream that a PUT of the same FLV would be.
 
-use super::admission::{AccessRequest, Caller, EntryPoint};
+use super::admission::{AccessRequest, Admission, Caller, EntryPoint};
 use super::parameters::parse_session;
-use super::pass::Admission;
 use super::streams::SourceInfo;
 use super::{ConnectionId, Relay};
 use crate::format::Format;

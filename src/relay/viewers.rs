@@ -5,10 +5,9 @@
 //! but not between two requests.
 
 use super::ConnectionId;
-use super::admission::no_viewer;
+use super::admission::{Barred, no_viewer};
 use super::clients::{Clients, PIECE_ROWS, WaitFor};
 use super::context::Context;
-use super::pass::Barred;
 use super::streams::{Streams, ViewerRow};
 use super::viewer_id::{ListedId, Mark};
 use crate::gate::{SessionId, network_of};

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::admissions::Admissions;
 use super::{Clients, Connection, Phase, WaitFor, WaitOutcome};
 use crate::gate::SessionId;
+use crate::relay::admission::Admission;
 use crate::relay::context::Context;
-use crate::relay::pass::Admission;
 use crate::relay::{ConnectionId, JobId, StreamId};
 
 /// What other parts know, for checking the phases.

@@ -14,12 +14,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::admission::{AccessRequest, Gate, SessionState, tokens_are_off};
+use super::admission::{AccessRequest, Barred, Gate, SessionState, tokens_are_off};
 use super::api::AddToken;
 use super::context::Context;
 use super::counts::Count;
 use super::event::Event;
-use super::pass::Barred;
 use super::server_event::ServerEvent;
 use super::timers::Armed;
 use super::viewer_id::Mark;

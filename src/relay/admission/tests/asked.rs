@@ -9,9 +9,10 @@ use crate::config::{self, Command};
 use crate::gate::{Blocks, Direction, Grant, SessionId, Terms, Tokens};
 use crate::http::{Framing, Method, Refusal};
 use crate::relay::Settings;
-use crate::relay::admission::{AccessRequest, Beyond, EntryPoint, Gate, Look, SessionState};
+use crate::relay::admission::{
+    AccessRequest, Barred, Beyond, EntryPoint, Gate, Look, SessionState,
+};
 use crate::relay::origin_error::OriginError;
-use crate::relay::pass::Barred;
 use crate::time::{Instant, UnixTime};
 
 const API: &str = "--token-server=10.0.0.0/8";
