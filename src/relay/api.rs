@@ -156,7 +156,6 @@ pub(super) enum Name {
 /// Outcome of a call: the answer, or what the caller has to do for it.
 pub(super) enum Outcome {
     Json(Status, Vec<u8>),
-    List(Rows),
     Options(&'static str),
     /// A redirect to this address.
     Moved(Box<str>),

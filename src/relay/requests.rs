@@ -258,8 +258,8 @@ impl Relay {
             if let Some(end) = end {
                 clients.end_viewer(id, end, ctx);
             }
-        } else if clients.due_list(id).is_some() {
-            pieces::write_piece(id, (streams, clients, grants, lists), ctx);
+        } else if let Some(list) = clients.take_due_list(id) {
+            pieces::write_piece(id, list, (streams, clients, grants, lists), ctx);
         } else if let Some(due) = clients.due_snapshot(id, ctx) {
             snapshot::write_piece(id, due, (streams, clients, grants), ctx);
         }
@@ -308,7 +308,9 @@ impl Relay {
                 Ok(job_id) => return self.clients.await_job(id, job_id, &mut self.ctx),
                 Err(refusal) => Err(refusal),
             },
-            Call::List(rows) => Ok(Outcome::List(rows)),
+            Call::List(rows) => {
+                return self.clients.list(id, rows, None, "", reply, &mut self.ctx);
+            }
             Call::AbortStream { session, block } => self.abort_stream(&session, block),
             Call::KickViewer { id, block } => self.kick_viewer(id, block),
             Call::Follow { of, last } => {

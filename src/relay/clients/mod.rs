@@ -39,8 +39,7 @@ pub(super) use event_reader::Snapshot;
 #[cfg(feature = "handover")]
 pub(super) use handover::{Activity, ClientsState, Concern};
 use hosts::Hosts;
-use list_response::ListResponse;
-pub(super) use list_response::PIECE_ROWS;
+pub(super) use list_response::{ListResponse, PIECE_ROWS};
 use origin_request::OriginRequest;
 pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 pub(super) use reading::{HEAD_COST, LOOK_COST, Step};

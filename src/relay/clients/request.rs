@@ -221,14 +221,12 @@ impl Clients {
         ctx: &mut Context,
     ) {
         let outcome = match result {
-            Err(refusal) => return self.refuse(id, &refusal, reply, ctx),
-            Ok(Outcome::List(rows)) => return self.list(id, rows, None, "", reply, ctx),
             Ok(outcome) => outcome,
+            Err(refusal) => return self.refuse(id, &refusal, reply, ctx),
         };
         const NO_STORE: (&str, &str) = ("Cache-Control", "no-store");
         let retry_after;
         let (status, media_type, fields, body) = match &outcome {
-            Outcome::List(_) => return,
             Outcome::Json(status, body) => {
                 let body = vec![body.as_slice(), b"\n"];
                 (*status, "application/json", vec![NO_STORE], body)

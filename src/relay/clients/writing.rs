@@ -4,7 +4,6 @@
 use std::net::SocketAddr;
 
 use super::connection::Connection;
-use super::list_response::ListResponse;
 use super::{Clients, Phase};
 use crate::gate::SessionId;
 use crate::gather::Gather;
@@ -103,15 +102,6 @@ impl Clients {
     pub fn viewing(&mut self, id: ConnectionId) -> Option<&mut ViewerResponse> {
         match &mut self.connections.get_mut(id)?.phase {
             Phase::Viewer(viewing) => Some(viewing),
-            _ => None,
-        }
-    }
-
-    /// Returns the list that a client reads, if its next piece must be made.
-    pub fn due_list(&mut self, id: ConnectionId) -> Option<&mut ListResponse> {
-        let connection = self.connections.get_mut(id)?;
-        match &mut connection.phase {
-            Phase::ListResponse(list) if connection.output.is_empty() => Some(list),
             _ => None,
         }
     }
