@@ -98,6 +98,11 @@ impl Head {
             (_, framing) => framing,
         }
     }
+
+    /// Returns whether content may follow the head.
+    pub fn has_payload(&self) -> bool {
+        !matches!(self.framing_of_media(), Framing::None | Framing::Length(0))
+    }
 }
 
 /// Reads a request head from bytes that arrive in pieces.

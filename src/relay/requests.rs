@@ -98,12 +98,10 @@ impl Relay {
     }
 
     fn request(&mut self, id: ConnectionId, head: &Head, caller: Caller, reply: Reply) {
-        let framing = head.framing_of_media();
         self.clients.remove_expired_hls(&self.ctx);
-        let asked = RequestContext {
+        let context = RequestContext {
             caller,
             head,
-            framing,
             gate: self.grants.gate(&self.ctx),
             settings: self.ctx.settings(),
             session_state: &|session, name| {
@@ -111,11 +109,11 @@ impl Relay {
             },
             may_pass: &|| self.fetch.origins.check_via(head.fields.via.as_deref()),
         };
-        let (route, has_payload) = (asked.route(), asked.has_payload());
+        let route = context.route();
         let access_request = route
             .as_ref()
             .ok()
-            .and_then(|route| asked.kept_request(route));
+            .and_then(|route| context.kept_request(route));
         self.clients.keep_access_request(id, access_request);
         match route {
             Err(refusal) => {
@@ -157,7 +155,7 @@ impl Relay {
                 let via = head.fields.via.as_deref();
                 self.watch(id, session, view, via, reply, true);
             }
-            Ok(Route::Call(call)) if has_payload => {
+            Ok(Route::Call(call)) if head.has_payload() => {
                 self.clients
                     .await_payload(id, call, head, reply, &mut self.ctx)
             }

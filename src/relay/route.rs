@@ -46,8 +46,6 @@ pub(super) struct RequestContext<'a> {
     pub caller: Caller,
     /// Its head.
     pub head: &'a Head,
-    /// How its body ends. An Icecast source has no length, so this differs from `head.framing` there.
-    pub framing: Framing,
     /// Decides about access.
     pub gate: Gate<'a>,
     /// Settings of the server.
@@ -86,18 +84,13 @@ impl<'a> RequestContext<'a> {
             _ => false,
         };
         // The token could be revoked before all of the body has come.
-        match is_by_token && self.has_payload() {
+        match is_by_token && self.head.has_payload() {
             true => Err(Refusal::framing(
                 Status::BadRequest,
                 "a body, which has no meaning here and must go",
             )),
             false => Ok(route),
         }
-    }
-
-    /// Returns whether a body follows the head.
-    pub fn has_payload(&self) -> bool {
-        !matches!(self.framing, Framing::None | Framing::Length(0))
     }
 
     fn entry_point(&self, route: &Route) -> EntryPoint {
@@ -198,7 +191,7 @@ impl<'a> RequestContext<'a> {
         let udp_clients_max = self.settings.limits.tokens.udp_clients_per_session_max;
         let limits = (udp_clients_max, self.gate.time);
         let call = Call::parse(name, &head.target, limits).map_err(|bad| {
-            if self.has_payload() && head.target.query.is_none() {
+            if head.has_payload() && head.target.query.is_none() {
                 let detail = format!(
                     "{}; parameters go in the query, such as ?type=http&sessionid=ID, not in the body",
                     bad.detail

@@ -333,8 +333,7 @@ impl Clients {
         reply: Reply,
         ctx: &mut Context,
     ) {
-        let has_payload = !matches!(head.framing_of_media(), Framing::None | Framing::Length(0));
-        self.refuse(id, refusal, reply.open_if(!has_payload), ctx);
+        self.refuse(id, refusal, reply.open_if(!head.has_payload()), ctx);
     }
 
     /// Lets a call wait for this job.
