@@ -218,18 +218,20 @@ impl Clients {
 
     /// Notes the status of a request's answer, where requests are logged.
     pub(super) fn note_status(&mut self, id: ConnectionId, status: Status) {
-        let connection = self.connections.get_mut(id);
-        if let Some(entry) = connection.and_then(|connection| connection.access.as_mut()) {
+        if let Some(entry) = self.entry(id) {
             entry.status = Some(status);
         }
     }
 
     /// Adds to the bytes of a request's answer, where requests are logged.
     pub(super) fn note_bytes(&mut self, id: ConnectionId, bytes: usize) {
-        let connection = self.connections.get_mut(id);
-        if let Some(entry) = connection.and_then(|connection| connection.access.as_mut()) {
+        if let Some(entry) = self.entry(id) {
             entry.bytes += bytes as u64;
         }
+    }
+
+    fn entry(&mut self, id: ConnectionId) -> Option<&mut Entry> {
+        self.connections.get_mut(id)?.access.as_deref_mut()
     }
 }
 

@@ -207,7 +207,7 @@ impl Clients {
     /// Returns the next event of a reader, and the session whose events it gets. `None` during the
     /// snapshot.
     pub fn reads(&self, id: ConnectionId) -> Option<(u64, Option<&SessionId>)> {
-        match &self.connections.get(id)?.phase {
+        match self.phase(id)? {
             Phase::EventReader(reader) if reader.snapshot.is_none() => {
                 Some((reader.next, reader.of.as_ref()))
             }

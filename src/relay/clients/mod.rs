@@ -255,13 +255,21 @@ impl Clients {
         }
         None
     }
-}
 
-impl Clients {
+    /// Returns the phase of a connection.
+    fn phase(&self, id: ConnectionId) -> Option<&Phase> {
+        Some(&self.connections.get(id)?.phase)
+    }
+
+    /// Returns the phase of a connection, to change it.
+    fn phase_mut(&mut self, id: ConnectionId) -> Option<&mut Phase> {
+        Some(&mut self.connections.get_mut(id)?.phase)
+    }
+
     /// Returns whether a client waits for this job, or for the rest of its list.
     pub fn awaits(&self, id: ConnectionId, job_id: JobId) -> bool {
-        let connection = self.connections.get(id);
-        connection.is_some_and(|connection| connection.phase.job_id() == Some(job_id))
+        let phase = self.phase(id);
+        phase.is_some_and(|phase| phase.job_id() == Some(job_id))
     }
 
     /// Returns the number of connections without a host: this server's own, and those of unknown

@@ -133,7 +133,7 @@ impl Clients {
 
     /// Returns the stream whose source a client is.
     pub fn source_of(&self, id: ConnectionId) -> Option<StreamId> {
-        match &self.connections.get(id)?.phase {
+        match self.phase(id)? {
             Phase::Source(source) => Some(source.stream),
             _ => None,
         }

@@ -127,9 +127,7 @@ impl Clients {
 
     /// Passes a source's media to another stream from now on.
     pub fn turn_source(&mut self, id: ConnectionId, stream: StreamId) {
-        if let Some(connection) = self.connections.get_mut(id)
-            && let Phase::Source(source) = &mut connection.phase
-        {
+        if let Some(Phase::Source(source)) = self.phase_mut(id) {
             source.stream = stream;
         }
     }

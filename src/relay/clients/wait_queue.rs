@@ -183,7 +183,7 @@ impl WaitQueue {
 impl Clients {
     /// Returns the session that a client waits for.
     pub fn waits_for(&self, id: ConnectionId) -> Option<&SessionId> {
-        match &self.connections.get(id)?.phase {
+        match self.phase(id)? {
             Phase::Waiting(waiting) => Some(&waiting.session),
             _ => None,
         }
@@ -248,10 +248,8 @@ impl Clients {
         let waiters = self.waiting.of(session).into_iter();
         let ids = waiters.flat_map(|waiters| &waiters.ids).map(|(_, id)| *id);
         let is_other = |id: &ConnectionId| {
-            let needs_first_byte = self.connections.get(*id).is_some_and(|connection| {
-                matches!(&connection.phase, Phase::Waiting(waiting) if waiting.view == View::Whole)
-            });
-            if !needs_first_byte {
+            if !matches!(self.phase(*id), Some(Phase::Waiting(waiting)) if waiting.view == View::Whole)
+            {
                 return true;
             }
             let from = self.peer(*id).map(|peer| peer.ip());

@@ -100,7 +100,7 @@ impl Clients {
 
     /// Returns a client's viewer, if it is one.
     pub fn viewing(&mut self, id: ConnectionId) -> Option<&mut ViewerResponse> {
-        match &mut self.connections.get_mut(id)?.phase {
+        match self.phase_mut(id)? {
             Phase::Viewer(viewing) => Some(viewing),
             _ => None,
         }
