@@ -316,20 +316,20 @@ const CRC_TABLE: [u32; 256] = {
 fn records(tokens: &Tokens) -> Vec<Record> {
     let mut records: Vec<Record> = Vec::new();
     for tuple in tokens.after(0) {
-        match (tuple.kind(), records.last_mut()) {
+        match (&tuple.kind, records.last_mut()) {
             (Kind::Rtp(client), Some(Record::Set { session, rtp, .. }))
-                if session == tuple.session() && rtp.len() < RUN_CLIENTS_MAX =>
+                if *session == tuple.session && rtp.len() < RUN_CLIENTS_MAX =>
             {
                 rtp.push(client.clone());
             }
             (Kind::Rtp(client), _) => records.push(Record::Set {
-                session: tuple.session().clone(),
+                session: tuple.session.clone(),
                 http: None,
                 rtp: vec![client.clone()],
             }),
             // The `http` tuple of a record comes first.
             (Kind::Http(grant), _) => records.push(Record::Set {
-                session: tuple.session().clone(),
+                session: tuple.session.clone(),
                 http: Some(grant.clone()),
                 rtp: Vec::new(),
             }),

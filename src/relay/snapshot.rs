@@ -116,7 +116,7 @@ fn write_rows<R: Serialize>(
 /// Returns whether a token is the session's, or a key to it.
 fn is_about(tuple: &Tuple, of: &SessionId) -> bool {
     let opens = tuple.http().and_then(|grant| grant.terms.opens.as_ref());
-    opens.unwrap_or(tuple.session()) == of
+    opens.unwrap_or(&tuple.session) == of
 }
 
 #[cfg(test)]

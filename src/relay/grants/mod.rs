@@ -127,7 +127,7 @@ impl Grants {
             .tokens
             .iter()
             .flat_map(move |tokens| tokens.after(after));
-        tuples.map(|tuple| ((tuple.serial(), 0), tuple))
+        tuples.map(|tuple| ((tuple.serial, 0), tuple))
     }
 
     /// Makes a part without tokens.

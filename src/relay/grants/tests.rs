@@ -706,7 +706,7 @@ impl Kept {
 /// All that a table answers, tuple by tuple, and what the gate asks it.
 fn answers(tokens: &Tokens, now: UnixTime) -> Vec<String> {
     let tuples = tokens.after(0);
-    let tuples = tuples.map(|tuple| format!("{} {:?}", tuple.session().as_str(), tuple.kind()));
+    let tuples = tuples.map(|tuple| format!("{} {:?}", tuple.session.as_str(), tuple.kind));
     let asked = ["a", "b", "c", "d"].into_iter().flat_map(|name| {
         let name = id(name);
         let times = [0, 1, 2, 5].map(|seconds| now.after(Duration::from_secs(seconds)));
