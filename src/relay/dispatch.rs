@@ -8,6 +8,7 @@ use super::api::Outcome;
 use super::clients::{Clients, WaitFor, WaitOutcome, Waiting};
 use super::cut_reason::CutReason;
 use super::event::Event;
+use super::lists::PeerRows;
 use super::origin_error::OriginError;
 use super::streams::{StreamSource, Streams, WatchResponse};
 use super::view::View;
@@ -62,7 +63,8 @@ impl Relay {
                     .request_ended(pull, (id, error), came_through, ctx);
             }
             Event::PeerAnswered { list, peer, rows } => {
-                self.lists.take_rows((list, peer), rows, ctx)
+                self.lists
+                    .set_share((list, peer), PeerRows::Rows(rows), ctx)
             }
             Event::PeerClosed { list, peer } => self.lists.peer_ended((list, peer), ctx),
             Event::CallerClosed(call) => self.lists.forget(call, ctx),
@@ -158,9 +160,10 @@ impl Relay {
             }
 
             Event::CallPeer { list, peer } => {
-                if let Some((to, request, telling)) = self.lists.call(list, peer, ctx) {
-                    let connection = self.clients.ask_peer((to, &request), telling, ctx);
-                    self.lists.called(list, peer, connection, ctx);
+                if let Some((to, text, request)) = self.lists.call(list, peer, ctx) {
+                    let connection = self.clients.ask_peer((to, &text), request, ctx);
+                    let rows = connection.map_or(PeerRows::Missing, PeerRows::Asked);
+                    self.lists.set_share((list, peer), rows, ctx);
                 }
             }
             Event::ListReady {
