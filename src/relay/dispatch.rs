@@ -227,9 +227,9 @@ impl Relay {
         let ctx = &mut self.ctx;
         let how = (reply, may_wait);
         let is_head = reply.head_only;
-        let waiting = |room, view, until| Waiting {
+        let waiting = |wait_for, view, until| Waiting {
             session: session.clone(),
-            room,
+            wait_for,
             view,
             reply,
             until,
@@ -247,12 +247,12 @@ impl Relay {
             self.clients.count_hls(id, ctx);
         }
         match watched {
-            Some(WatchResponse::Viewer(viewing)) => {
-                self.clients.begin_watching(id, viewing, &session, ctx);
+            Some(WatchResponse::Viewer(response)) => {
+                self.clients.begin_watching(id, response, &session, ctx);
             }
-            Some(WatchResponse::Segment(head, viewing)) => {
+            Some(WatchResponse::Segment(head, response)) => {
                 self.clients.push_head(id, &head);
-                self.clients.watch(id, viewing);
+                self.clients.watch(id, response);
             }
             Some(WatchResponse::Whole(bytes, Reply { keep_alive, .. })) => {
                 let ok = Some(Status::Ok);

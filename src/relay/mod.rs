@@ -456,8 +456,8 @@ impl Relay {
         self.prepare(id);
         self.dispatch_events();
         let mut gather = Gather::default();
-        if let Some(viewing) = self.clients.lend(id, &mut gather) {
-            self.streams.lend(viewing, &mut gather);
+        if let Some(response) = self.clients.lend(id, &mut gather) {
+            self.streams.lend(response, &mut gather);
         } else if let Some((next, of)) = self.clients.reads(id)
             && next >= self.ctx.events.first
         {

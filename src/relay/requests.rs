@@ -248,8 +248,8 @@ impl Relay {
     pub(super) fn prepare(&mut self, id: ConnectionId) {
         let (streams, clients) = (&mut self.streams, &mut self.clients);
         let (grants, lists, ctx) = (&self.grants, &mut self.lists, &mut self.ctx);
-        if let Some(viewing) = clients.viewing(id) {
-            let (head, end) = streams.prepare(viewing);
+        if let Some(response) = clients.viewer_response(id) {
+            let (head, end) = streams.prepare(response);
             if let Some(head) = head {
                 clients.push_head(id, &head);
             }

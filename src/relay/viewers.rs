@@ -107,7 +107,7 @@ impl<'a> Known<'a> {
     /// Returns the rows of the waiting clients in this queue. `first`: first number of their marks.
     fn waiting(
         &self,
-        room: WaitFor,
+        wait_for: WaitFor,
         first: u64,
         after: Mark,
         of: Option<&SessionId>,
@@ -120,7 +120,7 @@ impl<'a> Known<'a> {
         let those = self
             .clients
             .waiting
-            .from(room, ConnectionId::from_u64(from));
+            .from(wait_for, ConnectionId::from_u64(from));
         let those =
             those.filter(move |(_, session)| !is_over && of.is_none_or(|of| *session == of));
         those.filter_map(move |(id, session)| {

@@ -22,8 +22,8 @@ pub(in crate::relay) struct Known<'a> {
 impl Known<'_> {
     fn check(&self, id: ConnectionId, connection: &Connection) {
         match &connection.phase {
-            Phase::Viewer(viewing) => {
-                let (stream, _) = viewing.place();
+            Phase::Viewer(response) => {
+                let (stream, _) = response.place();
                 assert!(
                     (self.has_stream)(stream),
                     "a viewer outlives its stream: {id:?}"
@@ -40,7 +40,7 @@ impl Known<'_> {
                 )
             }
             Phase::Waiting(waiting) => assert!(
-                waiting.room == WaitFor::Progress || !(self.runs)(&waiting.session),
+                waiting.wait_for == WaitFor::Progress || !(self.runs)(&waiting.session),
                 "somebody waits for what runs: {id:?}"
             ),
             Phase::PeerRequest(request) => assert!(

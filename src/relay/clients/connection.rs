@@ -318,7 +318,7 @@ impl Clients {
             ctx.act(Action::LogAccess(entry.line()));
         }
         if let Phase::Waiting(waiting) = &connection.phase {
-            self.waiting.leave(waiting.room, id);
+            self.waiting.leave(waiting.wait_for, id);
         }
         if let Some(event) = connection.phase.closed(id, key, connection.peer) {
             ctx.notify(event);

@@ -72,8 +72,8 @@ impl Clients {
             | Phase::ListResponse(_)
             | Phase::PendingCall(_)
             | Phase::AwaitingJournal => Activity::Asks(request(EntryPoint::Call)),
-            Phase::Viewer(viewing) => {
-                Activity::Watches(request(EntryPoint::Viewer), Some(viewing.place().0))
+            Phase::Viewer(response) => {
+                Activity::Watches(request(EntryPoint::Viewer), Some(response.place().0))
             }
             Phase::Waiting(waiting) => Activity::Watches(request(waiting.view.entry_point()), None),
             Phase::Source(_) | Phase::OriginRequest(_) | Phase::PeerRequest(_) => return None,
@@ -170,7 +170,7 @@ impl Clients {
                 std::mem::replace(&mut connection.phase, Phase::AwaitingJournal)
             });
             if let Some(Phase::Waiting(waiting)) = phase {
-                self.waiting.leave(waiting.room, *id);
+                self.waiting.leave(waiting.wait_for, *id);
             }
             self.close(*id, ctx);
         }
@@ -226,7 +226,9 @@ impl Clients {
         let has_read_all = connection.input.is_empty();
         match &connection.phase {
             Phase::Waiting(waiting) => match waiting.outcome {
-                WaitOutcome::Open => self.waiting.enter(waiting.room, waiting.what(), id, None),
+                WaitOutcome::Open => self
+                    .waiting
+                    .enter(waiting.wait_for, waiting.what(), id, None),
                 WaitOutcome::Called | WaitOutcome::TurnedAway(_) => self.queue_pipelined(id),
             },
             Phase::EventReader(_) => drop(self.readers.insert(id)),
@@ -253,10 +255,10 @@ impl Clients {
         let each = self.connections.iter();
         each.filter_map(|(id, connection)| match &connection.phase {
             Phase::Source(source) => Some((id, Concern::Source(source.stream))),
-            Phase::Viewer(viewing) => Some((
+            Phase::Viewer(response) => Some((
                 id,
                 Concern::Viewer {
-                    place: viewing.place(),
+                    place: response.place(),
                     is_blocked: connection.is_blocked,
                 },
             )),
@@ -345,7 +347,7 @@ impl Phase {
         match self {
             Phase::Payload(payload) => Some(&mut payload.reply),
             Phase::Source(source) => source.reply.as_mut(),
-            Phase::Viewer(viewing) => Some(&mut viewing.reply),
+            Phase::Viewer(response) => Some(&mut response.reply),
             Phase::Waiting(waiting) => Some(&mut waiting.reply),
             Phase::ListResponse(listing) => Some(&mut listing.reply),
             _ => None,

@@ -141,8 +141,8 @@ impl Phase {
                 id,
                 reason: "the connection broke",
             }),
-            Phase::Viewer(viewing) => {
-                let (stream, viewer) = viewing.place();
+            Phase::Viewer(response) => {
+                let (stream, viewer) = response.place();
                 Some(Event::ViewerClosed {
                     stream,
                     viewer,
