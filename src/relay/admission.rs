@@ -18,7 +18,7 @@ use crate::gate::{Blocks, Denied, SessionId, Subnet, Tokens, Transport, network_
 use crate::http::{Framing, Head, Method, RETRY_AFTER_SECONDS, Refusal, Status};
 use crate::time::{Instant, UnixTime};
 
-pub(super) use place::{Beyond, Door, Others};
+pub(super) use place::{AddressFrom, Beyond, Others};
 use record::Role;
 pub(super) use record::{Admission, Barred};
 use refusals::{blocked_for, forbidden, no_token, not_running, token_is_over};

@@ -14,7 +14,7 @@ use crate::copied::{Copied, CopiedPart, Copies};
 use crate::gate::SessionId;
 use crate::handover::{HandoverError, Line, Writer, must};
 use crate::http::{HeadReader, Reply, is_of_another_machine};
-use crate::relay::admission::{AccessRequest, Door, EntryPoint};
+use crate::relay::admission::{AccessRequest, AddressFrom, EntryPoint};
 use crate::relay::context::Context;
 use crate::relay::old_options::OldOptions;
 use crate::relay::settings::{Fields, VARIES};
@@ -91,14 +91,16 @@ impl Clients {
             Phase::Opening | Phase::Head(_) | Phase::Lingering(_)
         );
         let forwarder = connection.forwarder.as_deref();
-        let by_door = match (connection.introducer.as_deref(), forwarder) {
+        let by_same_means = match (connection.introducer.as_deref(), forwarder) {
             (Some(proxy), forwarder) => {
-                settings.door(proxy.ip()) == Door::Header
+                settings.address_from(proxy.ip()) == AddressFrom::ProxyHeader
                     && forwarder.is_none_or(|proxy| settings.is_forwarder(proxy.ip()))
             }
-            (None, Some(proxy)) => settings.door(proxy.ip()) == Door::Field,
-            (None, None) if connection.is_named => settings.door(peer.ip()) == Door::Own,
-            (None, None) => settings.door(peer.ip()) == Door::Header,
+            (None, Some(proxy)) => settings.address_from(proxy.ip()) == AddressFrom::Request,
+            (None, None) if connection.is_named => {
+                settings.address_from(peer.ip()) == AddressFrom::Connection
+            }
+            (None, None) => settings.address_from(peer.ip()) == AddressFrom::ProxyHeader,
         };
         let is_a_proxy = connection.is_named && settings.is_proxy(peer.ip());
         // A connection does not keep the proxies that a request came through. The next request names them.
@@ -109,7 +111,7 @@ impl Clients {
             || forwarder
                 .zip(introducer)
                 .is_some_and(|(client, proxy)| is_of_another_machine(*client, *proxy));
-        by_door && !is_a_proxy && !is_by_others && !is_elsewhere
+        by_same_means && !is_a_proxy && !is_by_others && !is_elsewhere
     }
 
     /// Writes the state of each client that can go, and returns these clients. The others stay, such
