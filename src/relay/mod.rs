@@ -26,6 +26,7 @@ mod counts;
 mod cut_reason;
 mod dispatch;
 mod event;
+mod event_limits;
 mod fetch;
 mod grants;
 #[cfg(feature = "handover")]
@@ -43,7 +44,6 @@ mod page;
 mod parameters;
 mod pieces;
 mod quota;
-mod rations;
 #[cfg(feature = "handover")]
 mod readmission;
 mod report;

@@ -29,7 +29,7 @@ pub(super) fn write_piece(
     let piece = piece(snapshot, of.as_ref(), &known, grants);
     clients.push_snapshot(id, (piece.text, piece.next), ctx);
     for stream in piece.held {
-        ctx.rations.report_hold(stream);
+        ctx.event_limits.report_hold(stream);
     }
 }
 
@@ -61,10 +61,10 @@ fn piece(
             (Rows::Details, mark, Some(Rows::Streams))
         }
         Rows::Streams | Rows::Histories => {
-            let rations = &known.ctx.rations;
+            let limits = &known.ctx.event_limits;
             let rows = known.streams.rows(after, known.ctx).map(|(mark, row)| {
                 let is_meant = of.is_none_or(|of| row.sessionid == of);
-                let is_shown = is_meant && rations.reports_stream(row.id);
+                let is_shown = is_meant && limits.reports_stream(row.id);
                 held.extend((is_shown && row.held).then_some(row.id.serial));
                 (mark, is_shown.then_some(row))
             });
@@ -75,7 +75,7 @@ fn piece(
             let viewers = known.piece(after, of);
             let mark = viewers.last().map(|(mark, _)| *mark);
             for (_, row) in viewers {
-                if row.is_reported() && known.ctx.rations.reports_viewer(row.id) {
+                if row.is_reported() && known.ctx.event_limits.reports_viewer(row.id) {
                     begin_unit(&mut text, "viewer", None);
                     end_unit(&mut text, &row);
                 }

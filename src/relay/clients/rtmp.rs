@@ -62,7 +62,7 @@ impl Clients {
                 let is_other = !publisher.has_begun();
                 let source = connection.peer;
                 let is_told = is_other && std::mem::replace(&mut self.has_told_of_others, true);
-                if !is_told && ctx.rations.admit_refusal(source.ip(), ctx.now()) {
+                if !is_told && ctx.event_limits.admit_refusal(source.ip(), ctx.now()) {
                     let line =
                         format_args!("event=rtmp-failed source={source} detail=\"{reason}\"");
                     ctx.log(Level::Warn, Some(source.ip()), line);

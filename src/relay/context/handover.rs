@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::{Context, Counts};
 use crate::handover::{HandoverError, Line, Writer};
 use crate::relay::cut_reason::Cuts;
+use crate::relay::event_limits::Subject;
 use crate::relay::old_options::OldOptions;
-use crate::relay::rations::Subject;
 use crate::time::{Calendar, Instant, UnixTime};
 
 #[derive(Serialize, Deserialize)]
@@ -42,7 +42,7 @@ impl Context {
             drawn: self.random.drawn,
             options: OldOptions::of(&self.settings),
             refused: self.refused().map(str::to_owned).collect(),
-            unreported: self.rations.unreported.clone(),
+            unreported: self.event_limits.unreported.clone(),
         };
         writer.put("context", 0, &state);
         writer.put("counts", 0, &(&self.counts, &self.counts.cuts));
@@ -60,7 +60,7 @@ impl Context {
         self.ticket_next = state.ticket_next;
         self.random.drawn = state.drawn;
         self.refused = state.refused.into_iter().map(|row| (None, row)).collect();
-        self.rations.unreported = state.unreported;
+        self.event_limits.unreported = state.unreported;
         Ok(state.options)
     }
 
