@@ -243,7 +243,7 @@ const GATE: &[Row] = &[
 
 const OPERATION: &[Row] = &[
     one("log", "LEVEL", |c, text| {
-        put(&mut c.core.limits.report.level, values::log_level(text))
+        put(&mut c.core.limits.log.level, values::log_level(text))
     })
     .default("info")
     .help("error, warn, info or debug")

@@ -16,7 +16,7 @@ use super::counts::{Count, Counts};
 use super::event::Event;
 use super::event_limits::EventLimits;
 use super::job::JobId;
-use super::report::Report;
+use super::log::Log;
 use super::rtp_socket::RtpSocket;
 use super::server_event::{self, LogLine, ServerEvent};
 use super::settings::Settings;
@@ -47,7 +47,7 @@ pub(super) struct Context {
     pub is_closing: bool,
     /// Another process has the tokens and the streams.
     pub is_replaced: bool,
-    report: Report,
+    log: Log,
     pub events: Events,
     pub event_limits: EventLimits,
     /// Limit for reports of refused sources.
@@ -118,7 +118,7 @@ impl Context {
             counts: Counts::default(),
             is_closing: false,
             is_replaced: false,
-            report: Report::new(settings.limits.report),
+            log: Log::new(settings.limits.log),
             events: Events::default(),
             event_limits: EventLimits::default(),
             refusals: ReportLimit::default(),
@@ -280,9 +280,9 @@ impl Context {
         self.actions.push_back(Action::ReturnMemory(blocks));
     }
 
-    /// Writes a line to the log. `by`: the host that caused it, as for [`Report::lines`].
+    /// Writes a line to the log. `by`: the host that caused it, as for [`Log::lines`].
     pub fn log(&mut self, level: Level, by: Option<IpAddr>, event: fmt::Arguments<'_>) {
-        for line in self.report.lines(level, self.now, by, event) {
+        for line in self.log.lines(level, self.now, by, event) {
             self.actions.push_back(Action::Log(line));
         }
     }

@@ -35,6 +35,7 @@ pub mod handover;
 mod icecast;
 mod job;
 mod lists;
+mod log;
 mod metrics;
 #[cfg(feature = "handover")]
 mod old_options;
@@ -46,7 +47,6 @@ mod pieces;
 mod quota;
 #[cfg(feature = "handover")]
 mod readmission;
-mod report;
 mod requests;
 mod route;
 mod rtmp_in;
@@ -89,7 +89,7 @@ use fetch::{Fetch, Pull};
 use grants::Grants;
 pub use job::{ADDRESSES_MAX, Done, Job, JobId};
 use lists::Lists;
-pub use report::{Level, LogLimits};
+pub use log::{Level, LogLimits};
 use rtp_in::RtpIn;
 pub use rtp_in::UdpPort;
 pub use settings::{Fields, Limits, OriginUrl, Peer, Settings, VARIES};

@@ -123,7 +123,7 @@ pub struct Limits {
     /// Limits of the token table.
     pub tokens: gate::Limits,
     /// Limits of the log.
-    pub report: LogLimits,
+    pub log: LogLimits,
 }
 
 /// Fields of response heads that are made once, at the start.

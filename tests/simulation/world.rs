@@ -102,7 +102,7 @@ fn config(chance: &mut Chance) -> Config {
     limits.tokens.tokens_max = chance.magnitude(4..=1000);
     limits.tokens.udp_clients_per_session_max = chance.within(2..=8);
     limits.http.head_bytes_max = chance.magnitude(1024..=16 * 1024);
-    limits.report.lines_per_second_max = u32::MAX;
+    limits.log.lines_per_second_max = u32::MAX;
     limits.head_time = chance.millis(100..=5000);
     limits.source_idle_time = chance.millis(500..=15_000);
     limits.body_bytes_per_second_min = *chance.pick(&[0, 100, 10_000]);
