@@ -36,6 +36,7 @@ mod icecast;
 mod job;
 mod lists;
 mod log;
+mod metric_values;
 mod metrics;
 #[cfg(feature = "handover")]
 mod old_options;
@@ -55,7 +56,6 @@ mod rtp_socket;
 mod server_event;
 mod settings;
 mod shell;
-mod shown;
 mod snapshot;
 #[cfg(test)]
 pub(crate) mod stage;

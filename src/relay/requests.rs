@@ -20,7 +20,9 @@ use super::streams::{SourceInfo, StreamSource};
 use super::view::View;
 use super::viewer_id::ListedId;
 use super::viewers::Known;
-use super::{ConnectionId, JobId, PullId, Relay, StreamId, metrics, pieces, shown, snapshot};
+use super::{
+    ConnectionId, JobId, PullId, Relay, StreamId, metric_values, metrics, pieces, snapshot,
+};
 use crate::clean_text::Agent;
 use crate::format::Format;
 use crate::gate::{SessionId, network_of};
@@ -338,8 +340,8 @@ impl Relay {
             Call::Metrics => {
                 self.count_looks();
                 let parts = (&self.streams, &self.clients, &self.fetch, &self.grants);
-                let seen = shown::seen(parts, self.held_bytes(), &self.ctx);
-                Ok(Outcome::text(metrics::MEDIA_TYPE, seen.text()))
+                let values = metric_values::collect(parts, self.held_bytes(), &self.ctx);
+                Ok(Outcome::text(metrics::MEDIA_TYPE, values.text()))
             }
             Call::Description => Ok(Outcome::text(json, DESCRIPTION)),
             Call::Health => Ok(Outcome::text(json, "{\"status\":\"ok\"}\n")),
