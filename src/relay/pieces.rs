@@ -7,7 +7,7 @@ use super::context::Context;
 use super::grants::Grants;
 use super::lists::Lists;
 use super::streams::{Row, Streams};
-use super::viewers::Known;
+use super::viewers::ListParts;
 use crate::gate::Detailed;
 
 /// Writes the next piece of a client's list. It may be the last.
@@ -37,8 +37,8 @@ pub(super) fn write_piece(
             list.piece(rows, Row::is_costly, block)
         }
         Rows::Viewers(of) => {
-            let known = Known::new(streams, clients, ctx);
-            list.piece(known.rows(after, of.as_ref()), |_| false, block)
+            let parts = ListParts::new(streams, clients, ctx);
+            list.piece(parts.rows(after, of.as_ref()), |_| false, block)
         }
     };
     clients.push_piece(id, list, piece, ctx);

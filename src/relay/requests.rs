@@ -19,7 +19,7 @@ use super::rtp_in::{Datagram, Newcomer, Sender, UdpPort};
 use super::streams::{SourceInfo, StreamSource};
 use super::view::View;
 use super::viewer_id::ListedId;
-use super::viewers::Known;
+use super::viewers::ListParts;
 use super::{
     ConnectionId, JobId, PullId, Relay, StreamId, metric_values, metrics, pieces, snapshot,
 };
@@ -334,8 +334,8 @@ impl Relay {
             Call::About(about) => self.about(&about),
             Call::Panel(about) => {
                 self.count_looks();
-                let known = Known::new(&self.streams, &self.clients, &self.ctx);
-                super::icecast::list(&about, &known)
+                let parts = ListParts::new(&self.streams, &self.clients, &self.ctx);
+                super::icecast::list(&about, &parts)
             }
             Call::Metrics => {
                 self.count_looks();
@@ -396,7 +396,7 @@ impl Relay {
         block: Option<Duration>,
     ) -> Result<Outcome, Refusal> {
         let (id, session, whom) =
-            Known::new(&self.streams, &self.clients, &self.ctx).find(listed)?;
+            ListParts::new(&self.streams, &self.clients, &self.ctx).find(listed)?;
         if let Some(block) = block {
             self.grants.bar(&whom, block, &self.ctx)?;
         }

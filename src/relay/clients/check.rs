@@ -10,7 +10,7 @@ use crate::relay::context::Context;
 use crate::relay::{ConnectionId, JobId, StreamId};
 
 /// What other parts know, for checking the phases.
-pub(in crate::relay) struct Known<'a> {
+pub(in crate::relay) struct OtherParts<'a> {
     /// Whether this stream exists.
     pub has_stream: &'a dyn Fn(StreamId) -> bool,
     /// Whether this session runs.
@@ -19,7 +19,7 @@ pub(in crate::relay) struct Known<'a> {
     pub has_collecting: &'a dyn Fn(JobId) -> bool,
 }
 
-impl Known<'_> {
+impl OtherParts<'_> {
     fn check(&self, id: ConnectionId, connection: &Connection) {
         match &connection.phase {
             Phase::Viewer(response) => {
@@ -54,7 +54,7 @@ impl Known<'_> {
 
 impl Clients {
     /// Checks what must hold. Returns the number of deadlines.
-    pub fn check(&self, known: &Known<'_>, ctx: &Context) -> usize {
+    pub fn check(&self, others: &OtherParts<'_>, ctx: &Context) -> usize {
         let all = || self.connections.iter().map(|(_, connection)| connection);
         assert_eq!(
             self.hosts.count(),
@@ -68,7 +68,7 @@ impl Clients {
             "waiting connections are counted wrong"
         );
         for (id, connection) in self.connections.iter() {
-            known.check(id, connection);
+            others.check(id, connection);
             if let Some((deadline, _)) = connection.deadline(ctx) {
                 let is_looked_after = connection.armed.is_armed_by(deadline.max(ctx.now()));
                 assert!(

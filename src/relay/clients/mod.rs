@@ -31,7 +31,7 @@ use std::net::SocketAddr;
 use crate::http::HeadReader;
 use crate::relay::streams::ViewerResponse;
 use admissions::Admissions;
-pub(super) use check::Known;
+pub(super) use check::OtherParts;
 pub use connection::Connection;
 use connection::Lingering;
 use event_reader::EventReader;
