@@ -1,12 +1,12 @@
 //! Permissions: the tokens, the blocked sessions, and the changes on their way to the disk. Without
-//! a token file a change is made at once; with one, when it is on disk ([`ledger`]).
+//! a token file a change is made at once; with one, when it is on disk ([`pending_changes`]).
 //!
 //! Changes are reported to the other parts as events, and so are late answers.
 
 #[cfg(feature = "handover")]
 mod handover;
-mod ledger;
 mod over;
+mod pending_changes;
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ use crate::gate::{
 };
 use crate::http::{Framing, Refusal, Reply, Status};
 use crate::time::UnixTime;
-use ledger::Ledger;
+use pending_changes::PendingChanges;
 
 #[cfg(test)]
 #[cfg(feature = "default")]
@@ -47,9 +47,9 @@ pub(super) struct Grants {
     /// Viewers that the operator has disconnected and blocked, by session id and address.
     barred: Blocks<Barred>,
     /// Changes on their way to the token file. `None`: there is no such file.
-    ledger: Option<Ledger>,
+    pending: Option<PendingChanges>,
     /// Time up to which expired tokens have been reported.
-    told: UnixTime,
+    reported: UnixTime,
     /// Deadline for the next token that expires.
     armed: Armed,
 }
@@ -282,7 +282,7 @@ impl Grants {
         ctx: &mut Context,
     ) -> Result<Option<Done>, Refusal> {
         self.gate(ctx).check_open()?;
-        if self.ledger.is_some() {
+        if self.pending.is_some() {
             self.record(caller, change, ctx)?;
             return Ok(None);
         }
@@ -311,7 +311,7 @@ impl Grants {
         };
         let silenced = tokens.retain_addresses(may_stay);
         self.tokens = Some(tokens);
-        self.ledger = Some(Ledger::default());
+        self.pending = Some(PendingChanges::default());
         self.take_over(ctx);
         if silenced > 0 {
             let line = format_args!(

@@ -322,7 +322,7 @@ fn as_many_are_kept_out_as_may_be_and_none_makes_room() {
 #[test]
 fn an_abort_disconnects_clients_whose_token_is_gone() {
     for mut table in [Table::new(&[API]), Table::with_file(&[API])] {
-        let is_kept = table.grants().ledger.is_some();
+        let is_kept = table.grants().pending.is_some();
         for (other, aborts, is_inside, status) in [
             ("a", true, true, 200),
             ("b", true, false, 404),
@@ -829,7 +829,11 @@ fn changes_that_wait_for_the_disk_hold_a_bounded_number_of_bytes() {
     let bytes = 2 * 100 * (68 + size_of::<RtpTuple>() + size_of::<SocketAddr>());
     assert!(taken * bytes <= (1 << 20) + bytes, "{taken}");
     assert!((taken + 1) * bytes * 2 >= 1 << 20, "{taken}");
-    let held = table.grants().ledger.as_ref().map_or(0, Ledger::held_bytes);
+    let held = table
+        .grants()
+        .pending
+        .as_ref()
+        .map_or(0, PendingChanges::held_bytes);
     assert!(
         held >= taken * bytes && held < (1 << 20) + 2 * bytes,
         "{held}"
@@ -1103,9 +1107,9 @@ fn changes_on_their_way_are_counted_in_bytes() {
         records += change(number).held_bytes();
         assert_eq!(table.change(change(number)), 0);
     }
-    let ledger = table.grants().ledger.as_ref().expect("a file");
+    let pending = table.grants().pending.as_ref().expect("a file");
     // One is written, and four wait; a list grows to four places first.
-    let held = ledger.held_bytes();
+    let held = pending.held_bytes();
     assert!(held >= 2 * records + 5 * each, "{held}");
     assert!(held <= 2 * records + 12 * each, "{held}");
 }
