@@ -80,8 +80,8 @@ use crate::slots::Id;
 use crate::stream::{End, Outcome};
 use crate::time::Instant;
 pub use crate::udp_out::Datagrams;
-pub use clients::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 use clients::{Clients, Connection, Step};
+pub use clients::{DATAGRAMS_COST_MAX, END_COST, PIPELINED_COST_MAX, READ_COST_MAX};
 use context::Context;
 use counts::Count;
 pub use counts::{Counts, Files, Process};
@@ -122,8 +122,8 @@ pub enum Action {
     ShutdownWrite(ConnectionId),
     /// Read from this connection again.
     ReadOn(ConnectionId),
-    /// Run this job on another thread. [`Relay::helped`] takes the result.
-    Help(JobId, Job),
+    /// Run this job on another thread. [`Relay::job_finished`] takes the result.
+    Run(JobId, Job),
     /// Return freed memory to the kernel: these empty blocks, or without blocks the rest.
     ReturnMemory(Vec<Vec<u8>>),
     /// A line for the operator.
@@ -394,7 +394,7 @@ impl Relay {
     }
 
     /// Handles the result of a job.
-    pub fn helped(&mut self, job_id: JobId, done: Done, now: Instant) {
+    pub fn job_finished(&mut self, job_id: JobId, done: Done, now: Instant) {
         self.ctx.set_now(now);
         match done {
             Done::Resolved(results) => {
@@ -411,7 +411,7 @@ impl Relay {
     }
 
     /// Handles the refusal of a job, because too many are waiting.
-    pub fn not_helped(&mut self, job_id: JobId, now: Instant) {
+    pub fn job_refused(&mut self, job_id: JobId, now: Instant) {
         self.ctx.set_now(now);
         let is_anothers = self.grants.not_appended(job_id, &mut self.ctx)
             || self.fetch.resolved(job_id, &[], &mut self.ctx);

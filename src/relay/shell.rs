@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::{AHEAD_COST_MAX, ConnectionId, Relay};
+use super::{ConnectionId, PIPELINED_COST_MAX, Relay};
 use crate::gather::Gather;
 use crate::stream::Outcome;
 use crate::time::Instant;
@@ -150,7 +150,7 @@ impl Readers {
         let more = self.more.len();
         self.read_from_next(more, |readers| &mut readers.more, relay, inputs, share);
         let mut cost = 0;
-        while cost < AHEAD_COST_MAX.min(share.cost_max)
+        while cost < PIPELINED_COST_MAX.min(share.cost_max)
             && let Some(spent) = relay.read_pipelined(share.now)
         {
             cost += spent;

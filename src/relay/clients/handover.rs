@@ -505,7 +505,7 @@ mod tests {
         let found = vec![Ok(vec!["10.0.0.9:5004".parse().expect("an address")])];
         stage
             .relay
-            .helped(job_id, crate::relay::Done::Resolved(found), stage.now);
+            .job_finished(job_id, crate::relay::Done::Resolved(found), stage.now);
         stage.settle();
         stage.assert_status(pending_call, 201);
         stage.relay.unblocked(blocked);

@@ -41,7 +41,7 @@ pub(super) use handover::{Activity, ClientsState, Concern};
 use hosts::Hosts;
 pub(super) use list_response::{ListResponse, PIECE_ROWS};
 use origin_request::OriginRequest;
-pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
+pub use reading::{DATAGRAMS_COST_MAX, END_COST, PIPELINED_COST_MAX, READ_COST_MAX};
 pub(super) use reading::{HEAD_COST, LOOK_COST, Step};
 use request::Payload;
 use source::Source;
@@ -80,7 +80,7 @@ pub(super) struct Clients {
     /// Readers of `/api/events`.
     readers: BTreeSet<ConnectionId>,
     /// Whether the log says that something else than RTMP came to the port for RTMP.
-    has_told_of_others: bool,
+    has_logged_others: bool,
 }
 
 /// Phase of a connection. Rare ones are boxed, since each connection has space for the largest.

@@ -587,7 +587,9 @@ mod tests {
                 4_096 - ask("GET /healthz").len()
             );
             let (job_id, _) = stage.jobs.remove(0);
-            stage.relay.helped(job_id, Done::Appended(done), stage.now);
+            stage
+                .relay
+                .job_finished(job_id, Done::Appended(done), stage.now);
             stage.settle();
             stage.assert_status(id, status);
             assert_eq!(stage.text(id).matches("HTTP/1.1 ").count(), 2);

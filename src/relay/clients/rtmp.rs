@@ -61,7 +61,7 @@ impl Clients {
                 // Scanners come to every port.
                 let is_other = !publisher.has_begun();
                 let source = connection.peer;
-                let is_told = is_other && std::mem::replace(&mut self.has_told_of_others, true);
+                let is_told = is_other && std::mem::replace(&mut self.has_logged_others, true);
                 if !is_told && ctx.event_limits.admit_refusal(source.ip(), ctx.now()) {
                     let line =
                         format_args!("event=rtmp-failed source={source} detail=\"{reason}\"");

@@ -301,7 +301,7 @@ impl Clients {
 mod tests {
     use super::*;
     use crate::relay::stage::Stage;
-    use crate::relay::{AHEAD_COST_MAX, END_COST};
+    use crate::relay::{END_COST, PIPELINED_COST_MAX};
 
     const VIEWERS: usize = 90;
     const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -376,13 +376,16 @@ mod tests {
             let refused = |stage: &Stage| -> u64 { stage.relay.ctx.counts.refusals.values().sum() };
             while stage.relay.has_pipelined() {
                 let (earlier, mut cost) = (refused(&stage), 0);
-                while cost < AHEAD_COST_MAX
+                while cost < PIPELINED_COST_MAX
                     && let Some(spent) = stage.relay.read_pipelined(stage.now)
                 {
                     cost += spent;
                 }
                 let in_turn = (refused(&stage) - earlier) as usize;
-                assert!(in_turn <= AHEAD_COST_MAX / END_COST, "{in_turn} in a turn");
+                assert!(
+                    in_turn <= PIPELINED_COST_MAX / END_COST,
+                    "{in_turn} in a turn"
+                );
                 stage.relay.check();
             }
             stage.settle();

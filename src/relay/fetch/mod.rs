@@ -157,7 +157,7 @@ impl Fetch {
             let job_id = ctx.draw_job();
             server.lookup = Some(job_id);
             let name = (server.url.host.as_str().to_owned(), server.url.port.get());
-            ctx.act(Action::Help(job_id, Job::Resolve(vec![name])));
+            ctx.act(Action::Run(job_id, Job::Resolve(vec![name])));
         }
         self.pulls.enter(id, Stage::Resolving { origin, until });
         self.rearm(id, ctx);

@@ -150,7 +150,7 @@ impl Grants {
             pending.owes_time = false;
             let job_id = ctx.draw_job();
             pending.writing = Some((job_id, batch));
-            ctx.act(Action::Help(job_id, Job::Append(entry)));
+            ctx.act(Action::Run(job_id, Job::Append(entry)));
         }
     }
 

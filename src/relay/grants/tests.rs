@@ -102,7 +102,7 @@ impl Table {
         let (mut writes, mut lines) = (Vec::new(), Vec::new());
         while let Some(action) = self.stage.relay.ctx.actions.pop_front() {
             match action {
-                Action::Help(job_id, Job::Append(entry)) => writes.push((job_id, entry)),
+                Action::Run(job_id, Job::Append(entry)) => writes.push((job_id, entry)),
                 Action::Log(line) => lines.push(line),
                 _ => {}
             }

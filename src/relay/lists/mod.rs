@@ -79,7 +79,7 @@ impl Lists {
             add,
         };
         self.pending_calls.insert(job_id, pending_call);
-        ctx.act(Action::Help(job_id, Job::Resolve(names)));
+        ctx.act(Action::Run(job_id, Job::Resolve(names)));
         job_id
     }
 
