@@ -1,5 +1,5 @@
-//! Sources by RTMP (`--rtmp`). The gate decides about them as about a PUT, and what they send is
-//! the stream that a PUT of the same FLV would be.
+//! Sources by RTMP (`--rtmp`). The gate decides about them as about a PUT. Their stream is the same as
+//! that of a PUT with the same FLV.
 
 use super::admission::{AccessRequest, Admission, Caller, EntryPoint};
 use super::parameters::parse_session;
