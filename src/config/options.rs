@@ -22,7 +22,7 @@ fn push<T>(list: &mut Vec<T>, value: Read<T>) -> Read<()> {
 const HTTP_PORT: u16 = 8000;
 const RTP_PORT: u16 = 5004;
 
-/// All addresses of IPv6 and IPv4; without IPv6, all of IPv4.
+/// Returns all addresses of IPv6 and IPv4; without IPv6, all of IPv4.
 fn everywhere(port: u16) -> Bind {
     Bind {
         address: SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),

@@ -155,7 +155,7 @@ pub(super) struct SessionState {
     pub has_source: bool,
     /// An origin's stream is its source, or the server is asking for one.
     pub is_fetched: bool,
-    /// The origin that was asked last answered that nobody may watch it.
+    /// The origin that was asked last has refused the session.
     pub is_forbidden: bool,
     /// `--streams` leaves room for its stream. This is also true if it has one.
     pub has_room: bool,
@@ -344,7 +344,7 @@ impl Gate<'_> {
         let Some(from) = access_request.from.map(|from| from.ip()) else {
             return "; the proxy in front does not name the client".to_owned();
         };
-        // The subnets are nobody else's business. Behind a proxy it may be anybody.
+        // Other hosts do not learn the subnets. A client behind a proxy may be any host.
         if !from.is_loopback() || access_request.is_forwarded || access_request.is_proxied {
             return format!("; your address is {from}");
         }
@@ -698,7 +698,7 @@ fn check_named(access_request: &AccessRequest) -> Result<(), Refusal> {
 
 /// Refuses a request that an unknown proxy has passed on: a host that no option names as a proxy has
 /// written fields of proxies. All clients of that host share its address. A named proxy writes such
-/// fields, too, but then they name nobody in front of the client.
+/// fields, too, but then they name only the client.
 fn check_no_stranger_proxy(access_request: &AccessRequest) -> Result<(), Refusal> {
     let is_strangers = match access_request.is_proxied {
         true => access_request.names_another,

@@ -153,7 +153,7 @@ pub(super) enum Name {
     Events,
 }
 
-/// Outcome of a call: the answer, or what the caller has to do for it.
+/// The answer to a call.
 pub(super) enum Outcome {
     Json(Status, Vec<u8>),
     Options(&'static str),

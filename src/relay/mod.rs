@@ -219,7 +219,7 @@ impl Relay {
         self.clients.accept(peer, false, &mut self.ctx)
     }
 
-    /// The same at a port for RTMP.
+    /// Accepts a connection at the port for RTMP, as [`Relay::accepted`] does.
     pub fn accepted_rtmp(&mut self, peer: SocketAddr, now: Instant) -> Option<ConnectionId> {
         self.ctx.set_now(now);
         self.clients.accept(peer, true, &mut self.ctx)

@@ -1,4 +1,4 @@
-//! Requests, calls and datagrams: what the core does with each, part by part.
+//! Carries out requests, calls and datagrams, with one part of the core after the other.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

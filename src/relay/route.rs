@@ -20,7 +20,7 @@ use crate::gate::SessionId;
 use crate::hls::HlsRequest;
 use crate::http::{Framing, Head, Method, Parameter, Refusal, Status, Target, percent_encoded};
 
-/// What a request that passed its checks asks for.
+/// A request that passed its checks.
 pub(super) enum Route {
     Call(Call),
     Publish {
@@ -32,10 +32,10 @@ pub(super) enum Route {
         framing: Framing,
     },
     Watch {
-        /// The same.
+        /// As above.
         admission: Option<Admission>,
         session: SessionId,
-        /// What is wanted of it.
+        /// The part of the session.
         view: View,
     },
 }
@@ -48,24 +48,24 @@ pub(super) struct RequestContext<'a> {
     pub head: &'a Head,
     /// Decides about access.
     pub gate: Gate<'a>,
-    /// Settings of the server.
+    /// The server's settings.
     pub settings: &'a Settings,
     /// State of a session, for a request with this session id.
     pub session_state: &'a dyn Fn(&SessionId, &SessionId) -> SessionState,
-    /// Whether it may be passed on to an origin.
+    /// Refuses a request that may not be passed on to an origin.
     pub may_pass: &'a dyn Fn() -> Result<(), Refusal>,
 }
 
-/// Files that say what a session plays, and where.
+/// Files below a stream with its title and its address.
 const ABOUT_FILES: [&[u8]; 3] = [b"now.json", b"listen.m3u", b"listen.pls"];
 
-/// A sessionid, and what a player says of a list: the segment, the part, and what it has.
+/// Parameters of a playlist: `sessionid`, `_HLS_msn`, `_HLS_part` and `_HLS_skip`.
 const LIST_PARAMETERS_MAX: usize = 4;
 const LOOK_METHODS: &str = "GET, HEAD, OPTIONS";
 const STREAM_METHODS: &str = "GET, HEAD, PUT, POST, OPTIONS";
 
 impl<'a> RequestContext<'a> {
-    /// Checks the request and says what it asks for.
+    /// Checks the request and returns its route.
     pub fn route(&self) -> Result<Route, Refusal> {
         let route = self
             .route_of_path()
@@ -297,7 +297,7 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// The session that a path names, or the query alone.
+    /// Returns the session that this segment of the path names, or else the query.
     fn session_named(&self, segment: Option<&[u8]>) -> Result<SessionId, Refusal> {
         match segment {
             Some(bytes) => {
@@ -391,7 +391,7 @@ impl<'a> RequestContext<'a> {
         })
     }
 
-    /// Whether a playlist is asked for whose session the query names.
+    /// Returns whether the request is for a playlist whose session the query names.
     fn is_list_by_query(&self, file: &[u8]) -> bool {
         let mut parameters = self.head.target.parameters();
         let is_looked_at = matches!(self.head.method, Method::Get | Method::Head);
@@ -399,8 +399,7 @@ impl<'a> RequestContext<'a> {
         is_looked_at && is_list && parameters.any(|parameter| parameter.name == "sessionid")
     }
 
-    /// A playlist names its files relative to the path with the session id, so the client has to
-    /// ask for that path.
+    /// Redirects to the path with the session id, since a playlist names its files relative to it.
     fn list_by_query(&self, file: &[u8]) -> Result<Route, Refusal> {
         let access_request = self.access_request(EntryPoint::Hls);
         self.gate.enter(&access_request)?;

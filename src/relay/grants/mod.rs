@@ -107,7 +107,7 @@ impl Change {
         }
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes that its allocations take.
     fn held_bytes(&self) -> usize {
         let tuples = match self {
             Change::Addition { http, rtp, .. } => {
@@ -292,9 +292,9 @@ impl Grants {
         self.carry_out(change, decided?, ctx).map(Some)
     }
 
-    /// The table of a token file, at the start. From now on changes are written. Options may be
-    /// stricter than they were: addresses that no client could be given now do not count, though
-    /// the client stays listed, and its file as it is.
+    /// Sets the table of a token file, at the start. From now on changes are written. Options may be
+    /// stricter than they were. An address that no call could add now does not count. Its client
+    /// stays in the list and in the file.
     pub fn restore(&mut self, mut tokens: Tokens, ctx: &mut Context) {
         let expected = ctx.date().after(CLOCKS_DIFFER_MAX);
         ctx.set_unix_time(Duration::from_secs(tokens.time().unix_seconds));
