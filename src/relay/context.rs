@@ -58,7 +58,7 @@ pub(super) struct Context {
     refused: VecDeque<(Option<IpAddr>, String)>,
     /// Limit for lines about tokens in the log.
     changes: ReportLimit,
-    ticket_next: u64,
+    job_next: u64,
     /// Bytes freed since memory was last returned to the kernel.
     freed_bytes: usize,
     /// Deadline for returning memory, or some more of it.
@@ -124,7 +124,7 @@ impl Context {
             refusals: ReportLimit::default(),
             refused: VecDeque::new(),
             changes: ReportLimit::default(),
-            ticket_next: 1,
+            job_next: 1,
             freed_bytes: 0,
             return_armed: Armed::default(),
             rtp_socket: RtpSocket::default(),
@@ -244,8 +244,8 @@ impl Context {
 
     /// Returns a new id for a job.
     pub fn draw_job(&mut self) -> JobId {
-        let job_id = JobId(self.ticket_next);
-        self.ticket_next = self.ticket_next.wrapping_add(1);
+        let job_id = JobId(self.job_next);
+        self.job_next = self.job_next.wrapping_add(1);
         job_id
     }
 
@@ -490,10 +490,10 @@ mod tests {
 
     /// Every job has an id of its own, and random numbers do not repeat.
     #[test]
-    fn tickets_and_drawn_numbers_are_each_given_once() {
+    fn job_ids_and_drawn_numbers_are_each_given_once() {
         let mut ctx = Stage::new(&[]).relay.ctx;
-        let tickets: Vec<JobId> = (0..4).map(|_| ctx.draw_job()).collect();
-        assert_eq!(tickets, [1, 2, 3, 4].map(JobId));
+        let job_ids: Vec<JobId> = (0..4).map(|_| ctx.draw_job()).collect();
+        assert_eq!(job_ids, [1, 2, 3, 4].map(JobId));
         let drawn: std::collections::HashSet<u64> = (0..100).map(|_| ctx.random.draw()).collect();
         assert_eq!(drawn.len(), 100);
         assert!(!drawn.contains(&u64::from(ctx.run)));

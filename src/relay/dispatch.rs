@@ -155,7 +155,7 @@ impl Relay {
             Event::Answer { id, reply, answer } => {
                 if self.clients.has(id) {
                     let answer = answer.map(|(status, body)| Outcome::Json(status, body));
-                    self.clients.give(id, answer, reply, ctx);
+                    self.clients.answer_call(id, answer, reply, ctx);
                 }
             }
 

@@ -260,7 +260,7 @@ impl Relay {
             if let Some(stream) = stream {
                 let media_bytes = match &step {
                     Step::Media(_, content) => content.len(),
-                    Step::Came(_) | Step::On | Step::Stop => 0,
+                    Step::Event(_) | Step::On | Step::Stop => 0,
                 };
                 let bytes = media_bytes.max(before - rest.len());
                 self.streams.draw(stream, bytes, &mut self.ctx);
@@ -270,7 +270,7 @@ impl Relay {
                     let anew = self.streams.append(stream, content, &mut self.ctx);
                     self.follow(anew);
                 }
-                Step::Came(event) => self.act(id, event),
+                Step::Event(event) => self.act(id, event),
                 Step::On => {}
                 Step::Stop => break,
             }

@@ -43,7 +43,7 @@ impl Relay {
                 reply,
             } => self.request(id, &head, caller, reply),
             ClientEvent::Rtmp { name, caller } => self.publish_rtmp(id, name, caller),
-            ClientEvent::Called { call, reply } => self.call(id, call, reply),
+            ClientEvent::Call { call, reply } => self.call(id, call, reply),
             // A connection that ends may also be a broken one. With `--hold` the server treats it
             // as broken.
             ClientEvent::Complete { stream, is_sure } => {
@@ -53,10 +53,10 @@ impl Relay {
                 } else if let Some(session) = self.streams.session(stream) {
                     let reason = "the source is complete";
                     self.streams.end(stream, End::Complete, reason, ctx);
-                    self.clients.thank(id, &session, ctx);
+                    self.clients.complete_source(id, &session, ctx);
                 }
             }
-            ClientEvent::Found { pull, peer, answer } => {
+            ClientEvent::OriginAnswered { pull, peer, answer } => {
                 self.take_from_origin((id, peer), pull, answer)
             }
         }
@@ -223,7 +223,9 @@ impl Relay {
         while let Some((id, bytes)) = anew {
             let (source, pull) = self.streams.source_of(id).unzip();
             match source {
-                Some(StreamSource::Http(connection)) => self.clients.turn_source(connection, id),
+                Some(StreamSource::Http(connection)) => {
+                    self.clients.set_source_stream(connection, id)
+                }
                 Some(StreamSource::Rtp(address)) => self.rtp_in.set_source(address, id),
                 _ => {}
             }
@@ -348,7 +350,7 @@ impl Relay {
             Call::Moved(address) => Ok(Outcome::Moved(address)),
             Call::Options { allow } => Ok(Outcome::Options(allow)),
         };
-        self.clients.give(id, answer, reply, &mut self.ctx);
+        self.clients.answer_call(id, answer, reply, &mut self.ctx);
     }
 
     /// Changes the token table, now or when the change is on disk. The other parts handle the
@@ -359,7 +361,7 @@ impl Relay {
             Ok(None) => self.clients.await_disk(id),
             Ok(Some((status, body))) => {
                 let answer = Ok(Outcome::Json(status, body));
-                self.clients.give(id, answer, reply, &mut self.ctx);
+                self.clients.answer_call(id, answer, reply, &mut self.ctx);
             }
             Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.ctx),
         }

@@ -1128,7 +1128,7 @@ impl Inputs for Ends<'_> {
         &self.buffer[..count]
     }
 
-    fn heard(&mut self, relay: &Relay) {
+    fn after_input(&mut self, relay: &Relay) {
         relay.check();
         note_who_waits(relay, self.clients);
     }

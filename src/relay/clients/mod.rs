@@ -187,12 +187,12 @@ pub(super) enum ClientEvent {
         caller: Caller,
     },
     /// A call whose payload has arrived.
-    Called { call: Call, reply: Reply },
+    Call { call: Call, reply: Reply },
     /// The source of this stream is complete. `is_sure`: its body said so; otherwise its connection
     /// ended.
     Complete { stream: StreamId, is_sure: bool },
     /// An origin has answered with a stream.
-    Found {
+    OriginAnswered {
         pull: PullId,
         peer: SocketAddr,
         answer: Answer,
@@ -311,7 +311,7 @@ mod tests {
 
     /// Its answer depends on that, and on nothing else.
     #[test]
-    fn who_waits_for_names_awaits_their_ticket() {
+    fn a_client_that_waits_for_names_awaits_their_job() {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
         stage
             .relay

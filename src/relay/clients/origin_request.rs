@@ -83,7 +83,7 @@ impl Clients {
                         return Step::On;
                     }
                     200 => {
-                        return Step::Came(ClientEvent::Found {
+                        return Step::Event(ClientEvent::OriginAnswered {
                             pull: request.pull,
                             peer: connection.peer,
                             answer,

@@ -59,7 +59,7 @@ pub enum Step<'a> {
     /// Media of this stream. There may be more.
     Media(StreamId, &'a [u8]),
     /// An event that other parts must handle before more is read.
-    Came(ClientEvent),
+    Event(ClientEvent),
 }
 
 /// Unread input of a client.
@@ -255,7 +255,7 @@ impl Clients {
                         if input.len() > READ_BYTES_MAX {
                             source.reply = source.reply.map(Reply::closing);
                         }
-                        Step::Came(ClientEvent::Complete {
+                        Step::Event(ClientEvent::Complete {
                             stream: source.stream,
                             is_sure: true,
                         })

@@ -77,7 +77,7 @@ impl Clients {
             fields: fields_for(&head, ctx.settings()),
         };
         match introduced {
-            Ok(()) => Step::Came(ClientEvent::Request {
+            Ok(()) => Step::Event(ClientEvent::Request {
                 head: Box::new(head),
                 caller,
                 reply,
@@ -153,7 +153,7 @@ impl Clients {
             Ok(Part::End) => {
                 return match std::mem::take(&mut connection.phase) {
                     Phase::Payload(Payload { call, reply, .. }) => {
-                        Step::Came(ClientEvent::Called { call: *call, reply })
+                        Step::Event(ClientEvent::Call { call: *call, reply })
                     }
                     _ => Step::On,
                 };
@@ -213,7 +213,7 @@ impl Clients {
     }
 
     /// Answers a call.
-    pub fn give(
+    pub fn answer_call(
         &mut self,
         id: ConnectionId,
         result: Result<Outcome, Refusal>,

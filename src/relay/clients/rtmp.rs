@@ -43,12 +43,12 @@ impl Clients {
                 Step::Media(source.stream, &self.pieces)
             }
             (Ok(Event::More), _) => Step::Stop,
-            (Ok(Event::End), Phase::Source(source)) => Step::Came(ClientEvent::Complete {
+            (Ok(Event::End), Phase::Source(source)) => Step::Event(ClientEvent::Complete {
                 stream: source.stream,
                 is_sure: true,
             }),
             (Ok(Event::Media | Event::End), _) => Step::On,
-            (Ok(Event::Publish(name)), _) => Step::Came(ClientEvent::Rtmp {
+            (Ok(Event::Publish(name)), _) => Step::Event(ClientEvent::Rtmp {
                 name,
                 caller: connection.caller(),
             }),

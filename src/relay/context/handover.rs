@@ -18,7 +18,8 @@ struct ContextState {
     started_unix_seconds: u64,
     /// Time by the calendar at the start. Later corrections of the clock are in it.
     started: Duration,
-    ticket_next: u64,
+    #[serde(rename = "ticket_next")]
+    job_next: u64,
     /// Count of random numbers. Processes with the same key, as in a simulation, continue one sequence.
     /// The key itself is not sent.
     drawn: u64,
@@ -38,7 +39,7 @@ impl Context {
             now: self.now,
             started_unix_seconds: self.settings.started_unix_seconds,
             started: self.calendar.start,
-            ticket_next: self.ticket_next,
+            job_next: self.job_next,
             drawn: self.random.drawn,
             options: OldOptions::of(&self.settings),
             refused: self.refused().map(str::to_owned).collect(),
@@ -57,7 +58,7 @@ impl Context {
         self.settings.started_unix_seconds = started;
         (self.run, self.now) = (state.run, state.now);
         self.calendar = Calendar::new(state.started);
-        self.ticket_next = state.ticket_next;
+        self.job_next = state.job_next;
         self.random.drawn = state.drawn;
         self.refused = state.refused.into_iter().map(|row| (None, row)).collect();
         self.event_limits.unreported = state.unreported;
