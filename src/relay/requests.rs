@@ -105,7 +105,6 @@ impl Relay {
             caller,
             head,
             gate: self.grants.gate(&self.ctx),
-            settings: self.ctx.settings(),
             session_state: &|session, name| {
                 self.session_state_for(session, name, Some(caller.peer.ip()))
             },

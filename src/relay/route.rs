@@ -48,8 +48,6 @@ pub(super) struct RequestContext<'a> {
     pub head: &'a Head,
     /// Decides about access.
     pub gate: Gate<'a>,
-    /// The server's settings.
-    pub settings: &'a Settings,
     /// State of a session, for a request with this session id.
     pub session_state: &'a dyn Fn(&SessionId, &SessionId) -> SessionState,
     /// Refuses a request that may not be passed on to an origin.
@@ -107,7 +105,7 @@ impl<'a> RequestContext<'a> {
             Route::Call(Call::Options { .. }) => EntryPoint::Options,
             Route::Call(_) => EntryPoint::Call,
             Route::Publish { .. }
-                if self.settings.admits_icecast && icecast::is_source(self.head) =>
+                if self.gate.settings.admits_icecast && icecast::is_source(self.head) =>
             {
                 EntryPoint::Icecast
             }
@@ -135,7 +133,7 @@ impl<'a> RequestContext<'a> {
     fn route_of_path(&self) -> Result<Route, Refusal> {
         let segments = &self.head.target.segments;
         let segments: Vec<&[u8]> = segments.iter().map(Vec::as_slice).collect();
-        if self.settings.admits_icecast
+        if self.gate.settings.admits_icecast
             && let Some(route) = self.route_of_icecast(&segments)
         {
             return route;
@@ -188,7 +186,8 @@ impl<'a> RequestContext<'a> {
         };
         self.gate.enter(&self.access_request(way))?;
         self.gate.look(name)?;
-        let udp_clients_max = self.settings.limits.tokens.udp_clients_per_session_max;
+        let settings = self.gate.settings;
+        let udp_clients_max = settings.limits.tokens.udp_clients_per_session_max;
         let limits = (udp_clients_max, self.gate.time);
         let call = Call::parse(name, &head.target, limits).map_err(|bad| {
             if head.has_payload() && head.target.query.is_none() {
@@ -200,7 +199,7 @@ impl<'a> RequestContext<'a> {
             }
             bad
         })?;
-        let is_of_all = !self.settings.peers.is_empty() && !is_of_peer(head.fields.via.as_deref());
+        let is_of_all = !settings.peers.is_empty() && !is_of_peer(head.fields.via.as_deref());
         Ok(Route::Call(match call {
             Call::List(rows) if is_of_all => Call::Collect(rows),
             // An id of another server, or no id: the reader gets everything anew.
@@ -363,7 +362,7 @@ impl<'a> RequestContext<'a> {
 
     /// Routes a playlist, a segment, or the stream in another container.
     fn stream_as(&self, session: &[u8], file: &[u8]) -> Result<Route, Refusal> {
-        let view = View::of(file, &self.head.target, self.settings);
+        let view = View::of(file, &self.head.target, self.gate.settings);
         let (way, view) = view.ok_or_else(not_found)?;
         self.look_by(way, |access_request| {
             let view = view?;
@@ -395,7 +394,7 @@ impl<'a> RequestContext<'a> {
     fn is_list_by_query(&self, file: &[u8]) -> bool {
         let mut parameters = self.head.target.parameters();
         let is_looked_at = matches!(self.head.method, Method::Get | Method::Head);
-        let is_list = self.settings.serves_hls && HlsRequest::is_list_named(file);
+        let is_list = self.gate.settings.serves_hls && HlsRequest::is_list_named(file);
         is_looked_at && is_list && parameters.any(|parameter| parameter.name == "sessionid")
     }
 
