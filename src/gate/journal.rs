@@ -100,7 +100,7 @@ impl From<&Record> for Written {
                 udp: rtp.iter().map(write_client).collect(),
                 ..http.as_ref().map_or_else(Written::default, write_grant)
             },
-            // A replay knows the tuple that the record extends. This function does not.
+            // Only old journals have it, so it is never written.
             Record::Join { grant, .. } => Written {
                 add: name,
                 ..write_grant(grant)

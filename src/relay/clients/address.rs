@@ -125,7 +125,7 @@ impl Clients {
             return true;
         };
         let peer = canonical(client);
-        // A proxy that another one introduces is nobody, as one that speaks for itself.
+        // A proxy that another proxy names is no client.
         let is_elsewhere = is_of_another_machine(peer, connection.peer);
         let is_nobody = is_elsewhere || ctx.settings().is_proxy(peer.ip());
         let introducer = std::mem::replace(&mut connection.peer, peer);

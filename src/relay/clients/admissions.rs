@@ -164,7 +164,7 @@ impl Clients {
                 let refusal = Refusal::new(Status::Forbidden, reason);
                 self.lose_source(id, &refusal, reason, ctx);
             }
-            // It is asked about again in its turn, and refused.
+            // It is decided about again in its turn, and refused.
             Phase::Waiting(_) => self.call_one(id, WaitOutcome::Called),
             Phase::Opening
             | Phase::Head(_)

@@ -352,7 +352,7 @@ impl Clients {
             | Phase::EventReader(_)
             | Phase::OriginRequest(_)
             | Phase::PeerRequest(_) => self.close(id, ctx),
-            // What has been asked before is answered still.
+            // Earlier requests still get their answers.
             Phase::Head(_)
             | Phase::Lingering(_)
             | Phase::ListResponse(_)

@@ -265,7 +265,7 @@ impl Clients {
             }
             Outcome::Options(allow) => {
                 let mut fields = vec![("Allow", *allow)];
-                // What a page of another site may send is said where it may read the answer.
+                // A page of another site learns what it may send if it may read the answer.
                 if reply.fields.iter().any(|(name, _)| *name == ALLOW_ORIGIN) {
                     let allowed = reply.wants_titles.map_or("*", |_| "*, Icy-MetaData");
                     fields.push(("Access-Control-Allow-Methods", *allow));

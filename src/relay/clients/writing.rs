@@ -52,8 +52,8 @@ impl Clients {
             self.writes_since_piece = self.writes_since_piece.saturating_add(1);
             return Some(id);
         }
-        // After a piece the turn is over if there is nothing else, for who else has something may
-        // be known in the next one.
+        // After a piece the turn ends if no other client has output. The next turn may know one that
+        // has.
         if self.writes_since_piece == 0 {
             self.writes_since_piece = 1;
             return None;
@@ -239,7 +239,7 @@ impl Clients {
                 let (last, keep_alive) = response.last(end);
                 let keep_alive = keep_alive && !ctx.is_closing;
                 self.respond(id, None, last.to_vec(), keep_alive, ctx);
-                // Of a segment nothing is left to be written.
+                // The end of a segment has no bytes, so no write follows.
                 self.after_output(id, ctx);
             }
         }

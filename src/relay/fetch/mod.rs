@@ -490,7 +490,7 @@ impl Pull {
     fn deadline(&self, ctx: &Context) -> Option<Instant> {
         let of_stage = match self.stage {
             Stage::Resolving { until, .. } | Stage::Pausing { until } => Some(until),
-            // Its connection has the deadline, or it is moved on when this input is settled.
+            // Its connection has the deadline, or the end of this input moves it on.
             _ => None,
         };
         of_stage.into_iter().chain(self.idle_deadline(ctx)).min()

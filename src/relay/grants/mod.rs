@@ -3,9 +3,9 @@
 //!
 //! Changes are reported to the other parts as events, and so are late answers.
 
+mod expiry;
 #[cfg(feature = "handover")]
 mod handover;
-mod over;
 mod pending_changes;
 
 use std::net::SocketAddr;
