@@ -22,7 +22,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::access_log::Entry;
+use super::access_log::AccessEntry;
 use super::output::Output;
 use super::{Clients, Phase};
 use crate::copied::Copied;
@@ -77,7 +77,7 @@ pub struct Connection {
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) is_queued: bool,
     /// The request that is being answered, where requests are logged.
-    pub(super) access: Option<Box<Entry>>,
+    pub(super) access: Option<Box<AccessEntry>>,
     /// Limit that it exceeds. It gets only the answers that need no place ([`Gate::place`]).
     ///
     /// [`Gate::place`]: crate::relay::admission::Gate::place

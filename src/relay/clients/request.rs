@@ -1,6 +1,6 @@
 //! Requests: reads the head, and the payload of a call, and writes the answer.
 
-use super::access_log::Entry;
+use super::access_log::AccessEntry;
 use super::list_response::ListResponse;
 use super::{ClientEvent, Clients, Phase, Step};
 use crate::http::{
@@ -61,7 +61,7 @@ impl Clients {
         };
         *reader = HeadReader::default();
         let introduced = self.introduce(id, &head.fields.forwarded, ctx);
-        self.note(id, |host, date| Entry::new(host, date, &head), ctx);
+        self.note(id, |host, date| AccessEntry::new(host, date, &head), ctx);
         let Some(connection) = self.connections.get(id) else {
             return Step::Stop;
         };
@@ -96,7 +96,7 @@ impl Clients {
         refusal: &Refusal,
         ctx: &mut Context,
     ) -> Step<'static> {
-        self.note(id, Entry::unread, ctx);
+        self.note(id, AccessEntry::unread, ctx);
         self.refuse(id, refusal, ctx.unread_reply(), ctx);
         Step::On
     }

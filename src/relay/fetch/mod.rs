@@ -46,7 +46,7 @@ pub(super) struct Fetch {
 
 /// A connection to an origin that has to be opened.
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(super) struct OriginCall {
     /// Address of the origin.
     pub to: SocketAddr,
     /// Request to send.
@@ -187,14 +187,14 @@ impl Fetch {
         &mut self,
         id: PullId,
         came_through: impl FnOnce(&SessionId) -> Option<&'a str>,
-    ) -> Option<Call> {
+    ) -> Option<OriginCall> {
         let pull = self.pulls.entries.get_mut(id)?;
         let Stage::Calling(attempt) = pull.stage else {
             return None;
         };
         let via = came_through(&pull.session);
         pull.asked_via = via.map(str::to_owned);
-        Some(Call {
+        Some(OriginCall {
             to: self.origins.address(attempt.origin, attempt.address)?,
             request: self.origins.request(attempt.origin, &pull.session, via)?,
             until: attempt.until,

@@ -75,9 +75,9 @@ pub(super) enum Change {
 }
 
 /// The calling client, and its reply.
-pub(super) type Caller = (ConnectionId, Reply);
+pub(super) type ReplyTo = (ConnectionId, Reply);
 /// Answer to a change: the status, and a body in JSON.
-pub(super) type Done = (Status, Vec<u8>);
+pub(super) type JsonAnswer = (Status, Vec<u8>);
 
 /// Sessions that are tried for a sender. Every session may name its address.
 pub(super) const SESSIONS_TRIED_MAX: usize = 64;
@@ -277,10 +277,10 @@ impl Grants {
     /// call waits.
     pub fn change(
         &mut self,
-        caller: Caller,
+        caller: ReplyTo,
         change: Change,
         ctx: &mut Context,
-    ) -> Result<Option<Done>, Refusal> {
+    ) -> Result<Option<JsonAnswer>, Refusal> {
         self.gate(ctx).check_open()?;
         if self.pending.is_some() {
             self.record(caller, change, ctx)?;
@@ -381,7 +381,7 @@ impl Grants {
         change: Change,
         decided: Addition,
         ctx: &mut Context,
-    ) -> Result<Done, Refusal> {
+    ) -> Result<JsonAnswer, Refusal> {
         let Some(tokens) = &mut self.tokens else {
             return Err(tokens_are_off());
         };

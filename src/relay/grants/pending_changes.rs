@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Caller, Change, Done, Grants};
+use super::{Change, Grants, JsonAnswer, ReplyTo};
 use crate::gate::{Addition, Entry, Record};
 use crate::http::{Refusal, Status, quoted};
 use crate::relay::context::Context;
@@ -19,7 +19,7 @@ use crate::time::UnixTime;
 
 /// A change, and the call that waits for it.
 struct QueuedChange {
-    caller: Caller,
+    caller: ReplyTo,
     change: Change,
 }
 
@@ -43,7 +43,7 @@ const QUEUE_BYTES_MAX: usize = 1024 * 1024;
 const BATCH_TUPLES_MAX: usize = 4096;
 
 /// Answers the client, which may have left. Its change is made in any case.
-fn answer((id, reply): Caller, answer: Result<Done, Refusal>, ctx: &mut Context) {
+fn answer((id, reply): ReplyTo, answer: Result<JsonAnswer, Refusal>, ctx: &mut Context) {
     ctx.notify(Event::Answer { id, reply, answer });
 }
 
@@ -82,7 +82,7 @@ impl Grants {
     /// Queues a change to be written. Its call waits for that.
     pub(super) fn record(
         &mut self,
-        caller: Caller,
+        caller: ReplyTo,
         change: Change,
         ctx: &mut Context,
     ) -> Result<(), Refusal> {

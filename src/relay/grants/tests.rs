@@ -52,7 +52,7 @@ fn plain(name: &str) -> Change {
 /// The grants of a server, what they say and what they have the shell do.
 struct Table {
     stage: Stage,
-    caller: Caller,
+    caller: ReplyTo,
 }
 
 impl Table {
@@ -1102,7 +1102,7 @@ fn a_line_about_a_token_names_digests() {
 fn changes_on_their_way_are_counted_in_bytes() {
     let mut table = Table::with_file(&[API]);
     let change = |number: usize| plain(&format!("{}{number}", "x".repeat(240)));
-    let (mut records, each) = (0, size_of::<(Caller, Change, Result<Addition, Refusal>)>());
+    let (mut records, each) = (0, size_of::<(ReplyTo, Change, Result<Addition, Refusal>)>());
     for number in 0..5 {
         records += change(number).held_bytes();
         assert_eq!(table.change(change(number)), 0);
