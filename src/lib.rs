@@ -91,7 +91,7 @@
 //! - `relay::admission::Gate::enter` checks the subnet, the site and the Host field,
 //! - `relay::api::Call::parse` parses the parameters.
 //! - `relay::requests::Relay::call` carries out the call,
-//! - `relay::clients::request::Clients::give` makes the answer,
+//! - `relay::clients::request::Clients::answer_call` makes the answer,
 //! - `relay::clients::request::Clients::respond` adds it to the connection's output.
 //!
 //! # The life of an HLS request

@@ -287,7 +287,7 @@ fn unknown_variable(name: &OsStr) -> String {
     format!("no option has the variable {shown}; {meant}")
 }
 
-/// `origin`: the option or the variable.
+/// Returns the error for an option, or its variable, of a feature that this program lacks.
 fn without_feature(origin: &str, feature: &str) -> String {
     format!("{origin}: this program is built without `{feature}`; build one with it")
 }

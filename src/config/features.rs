@@ -8,7 +8,7 @@
 pub struct Feature {
     /// The name in `Cargo.toml`.
     pub name: &'static str,
-    /// A few words on what it does.
+    /// Describes it in a few words.
     pub what: &'static str,
     /// Whether this program has it.
     pub is_in: bool,

@@ -22,7 +22,7 @@ fn push<T>(list: &mut Vec<T>, value: Read<T>) -> Read<()> {
 const HTTP_PORT: u16 = 8000;
 const RTP_PORT: u16 = 5004;
 
-/// All addresses of IPv6 and IPv4; without IPv6, all of IPv4.
+/// Returns all addresses of IPv6 and IPv4; without IPv6, all of IPv4.
 fn everywhere(port: u16) -> Bind {
     Bind {
         address: SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
@@ -243,7 +243,7 @@ const GATE: &[Row] = &[
 
 const OPERATION: &[Row] = &[
     one("log", "LEVEL", |c, text| {
-        put(&mut c.core.limits.report.level, values::log_level(text))
+        put(&mut c.core.limits.log.level, values::log_level(text))
     })
     .default("info")
     .help("error, warn, info or debug")

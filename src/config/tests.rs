@@ -52,7 +52,7 @@ fn an_empty_command_line_has_the_defaults() {
     assert_eq!(config.core.limits.source_idle_time, Duration::from_secs(15));
     assert_eq!(config.core.limits.stream.buffer_bytes, 8 << 20);
     assert_eq!(config.core.limits.buffers_bytes_max, 1 << 30);
-    assert_eq!(config.core.limits.report.level, Level::Info);
+    assert_eq!(config.core.limits.log.level, Level::Info);
     let without_limits = Settings {
         serves_hls: cfg!(feature = "hls"),
         remuxes: cfg!(feature = "remux"),
@@ -499,7 +499,7 @@ fn other_values_are_read() {
     }
     assert_eq!(config.connections_max, Some(7));
     assert_eq!(config.core.limits.body_bytes_per_second_min, 0);
-    assert_eq!(config.core.limits.report.level, Level::Warn);
+    assert_eq!(config.core.limits.log.level, Level::Warn);
     let site = CorsOrigin::Site("http://localhost:3000".to_owned());
     assert_eq!(config.cors, [CorsOrigin::Any, site]);
     assert_eq!(config.rtp.and_then(|bind| bind.without_ipv6), None);

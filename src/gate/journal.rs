@@ -100,7 +100,7 @@ impl From<&Record> for Written {
                 udp: rtp.iter().map(write_client).collect(),
                 ..http.as_ref().map_or_else(Written::default, write_grant)
             },
-            // The writer of a record does not know what it changes.
+            // Only old journals have it, so it is never written.
             Record::Join { grant, .. } => Written {
                 add: name,
                 ..write_grant(grant)
@@ -176,7 +176,7 @@ fn read_if<T, U>(written: Option<T>, read: impl FnOnce(T) -> Option<U>) -> Optio
     }
 }
 
-/// No writer has ever written a year with more than four digits.
+/// Reads a time. `None`: its year has more than four digits, which no version writes.
 fn read_stamp(unix_seconds: u64) -> Option<UnixTime> {
     Some(UnixTime { unix_seconds }).filter(|stamp| *stamp <= UnixTime::MAX)
 }
@@ -286,7 +286,7 @@ fn seal(json: &[u8]) -> Vec<u8> {
     format!(" {:08x}", crc32(json)).into_bytes()
 }
 
-/// CRC-32 of IEEE 802.3, as in zlib and PNG.
+/// Returns the CRC-32 of IEEE 802.3, as in zlib and PNG.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32, byte: &u8| {
         let index = (crc as u8) ^ byte;
@@ -316,20 +316,20 @@ const CRC_TABLE: [u32; 256] = {
 fn records(tokens: &Tokens) -> Vec<Record> {
     let mut records: Vec<Record> = Vec::new();
     for tuple in tokens.after(0) {
-        match (tuple.kind(), records.last_mut()) {
+        match (&tuple.kind, records.last_mut()) {
             (Kind::Rtp(client), Some(Record::Set { session, rtp, .. }))
-                if session == tuple.session() && rtp.len() < RUN_CLIENTS_MAX =>
+                if *session == tuple.session && rtp.len() < RUN_CLIENTS_MAX =>
             {
                 rtp.push(client.clone());
             }
             (Kind::Rtp(client), _) => records.push(Record::Set {
-                session: tuple.session().clone(),
+                session: tuple.session.clone(),
                 http: None,
                 rtp: vec![client.clone()],
             }),
             // The `http` tuple of a record comes first.
             (Kind::Http(grant), _) => records.push(Record::Set {
-                session: tuple.session().clone(),
+                session: tuple.session.clone(),
                 http: Some(grant.clone()),
                 rtp: Vec::new(),
             }),

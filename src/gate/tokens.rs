@@ -278,7 +278,10 @@ impl Tokens {
 
     /// Removes all tuples of the session. Returns them in order of addition.
     pub fn revoke(&mut self, session: &SessionId) -> Vec<Rc<Tuple>> {
-        let serials = self.of(session).map(Tuple::serial).collect::<Vec<_>>();
+        let serials = self
+            .of(session)
+            .map(|tuple| tuple.serial)
+            .collect::<Vec<_>>();
         // From the last to the first, so that lists need not move entries.
         let removed = serials
             .iter()

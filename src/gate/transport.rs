@@ -84,12 +84,12 @@ impl FecMatrix {
         is_small.then_some(FecMatrix { columns, rows })
     }
 
-    /// L: packets in a row. A burst loss of this length can be repaired.
+    /// Returns L: packets in a row. A burst loss of this length can be repaired.
     pub fn columns(self) -> u8 {
         self.columns
     }
 
-    /// D: packets in a column.
+    /// Returns D: packets in a column.
     pub fn rows(self) -> u8 {
         self.rows
     }

@@ -39,27 +39,15 @@ pub enum Kind {
 /// A tuple of the table. Its JSON has exactly the keys `sessionid`, `host` and `port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuple {
-    pub(super) serial: u64,
-    pub(super) session: SessionId,
-    pub(super) kind: Kind,
+    /// Its number in order of addition, from 1. Numbers are never used again.
+    pub serial: u64,
+    /// Its session.
+    pub session: SessionId,
+    /// What it allows.
+    pub kind: Kind,
 }
 
 impl Tuple {
-    /// Returns its number in order of addition, from 1. Numbers are never used again.
-    pub fn serial(&self) -> u64 {
-        self.serial
-    }
-
-    /// Returns its session.
-    pub fn session(&self) -> &SessionId {
-        &self.session
-    }
-
-    /// Returns what it allows.
-    pub fn kind(&self) -> &Kind {
-        &self.kind
-    }
-
     /// Returns its memory in bytes, with its places in the views by session and by address. Half of
     /// a list may be unused.
     pub fn held_bytes(&self) -> usize {

@@ -73,7 +73,7 @@ pub fn check_destination(address: IpAddr) -> Result<(), &'static str> {
 /// Parses the raw value of the parameter, with at most `entries_max` entries. Removes repeats. The
 /// error names the parameter, the first wrong entry and what would be right.
 pub fn parse(raw: &str, entries_max: usize) -> Result<Vec<UdpClient>, String> {
-    let mut clients = Vec::new();
+    let (mut clients, mut seen) = (Vec::new(), HashSet::new());
     for (index, entry) in raw.split(',').enumerate() {
         let bad = |shown: &[u8], fault: &str| {
             let (number, entry) = (index + 1, Quoted(shown));
@@ -89,18 +89,12 @@ pub fn parse(raw: &str, entries_max: usize) -> Result<Vec<UdpClient>, String> {
                 "% without two hexadecimal digits after it",
             )
         })?;
-        clients.push(UdpClient::parse(&decoded).map_err(|fault| bad(&decoded, fault))?);
+        let client = UdpClient::parse(&decoded).map_err(|fault| bad(&decoded, fault))?;
+        if seen.insert(client.clone()) {
+            clients.push(client);
+        }
     }
-    Ok(without_repeats(clients))
-}
-
-fn without_repeats(clients: Vec<UdpClient>) -> Vec<UdpClient> {
-    let mut seen = HashSet::with_capacity(clients.len());
-    let first: Vec<bool> = clients.iter().map(|client| seen.insert(client)).collect();
-    let marked = clients.into_iter().zip(first);
-    marked
-        .filter_map(|(client, first)| first.then_some(client))
-        .collect()
+    Ok(clients)
 }
 
 #[cfg(test)]

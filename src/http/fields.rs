@@ -88,13 +88,31 @@ pub struct RequestFields {
 /// The fields that this server uses.
 #[derive(Default)]
 pub(super) struct Fields {
-    hosts: Vec<String>,
-    content_lengths: Vec<String>,
+    host: Single,
+    content_length: Single,
     transfer_encoding: Option<String>,
     connection: Option<String>,
     expect: Option<String>,
     /// The others.
     pub request: RequestFields,
+}
+
+/// The value of a field that may come once.
+#[derive(Default)]
+enum Single {
+    #[default]
+    Absent,
+    Once(String),
+    Repeated,
+}
+
+impl Single {
+    fn add(&mut self, value: String) {
+        *self = match self {
+            Single::Absent => Single::Once(value),
+            Single::Once(_) | Single::Repeated => Single::Repeated,
+        };
+    }
 }
 
 impl Fields {
@@ -118,26 +136,30 @@ impl Fields {
     fn read(fields: &[httparse::Header<'_>]) -> Result<Fields, Refusal> {
         let mut found = Fields::default();
         let request = &mut found.request;
+        let mut name = String::new();
         for field in fields {
             let value = || String::from_utf8_lossy(field.value).into_owned();
-            match field.name.to_ascii_lowercase().as_str() {
-                "host" => found.hosts.push(value()),
-                "content-length" => found.content_lengths.push(value()),
-                "transfer-encoding" => append(&mut found.transfer_encoding, field.name, &value())?,
-                "connection" => append(&mut found.connection, field.name, &value())?,
-                "expect" => append(&mut found.expect, field.name, &value())?,
+            name.clear();
+            name.push_str(field.name);
+            name.make_ascii_lowercase();
+            match name.as_str() {
+                "host" => found.host.add(value()),
+                "content-length" => found.content_length.add(value()),
+                "transfer-encoding" => append(&mut found.transfer_encoding, field.name, value())?,
+                "connection" => append(&mut found.connection, field.name, value())?,
+                "expect" => append(&mut found.expect, field.name, value())?,
                 "content-type" => once(&mut request.content_type, field.name, value())?,
                 "origin" => once(&mut request.origin, field.name, value())?,
-                "sec-fetch-site" => append(&mut request.site, field.name, &value())?,
+                "sec-fetch-site" => append(&mut request.site, field.name, value())?,
                 "authorization" => once(&mut request.authorization, field.name, value())?,
                 "user-agent" => request.user_agent = Some(value()),
                 "referer" => request.referer = Some(value()),
                 "last-event-id" => request.last_event_id = Some(value()),
                 "accept" => request.accepts_html |= accepts_html(&value()),
-                "via" => append(&mut request.via, field.name, &value())?,
-                "forwarded" => append(&mut request.forwarded.standard, field.name, &value())?,
+                "via" => append(&mut request.via, field.name, value())?,
+                "forwarded" => append(&mut request.forwarded.standard, field.name, value())?,
                 "x-forwarded-for" => {
-                    append(&mut request.forwarded.x_forwarded_for, field.name, &value())?
+                    append(&mut request.forwarded.x_forwarded_for, field.name, value())?
                 }
                 "x-forwarded-proto" => {
                     request.forwarded.has_others = true;
@@ -179,17 +201,17 @@ impl Fields {
 
     /// Returns the framing by RFC 9112 section 6.3, without its exceptions for lenient parsers.
     pub fn framing(&self, version: Option<Version>) -> Result<Framing, Refusal> {
-        match (&self.transfer_encoding, self.content_lengths.as_slice()) {
-            (None, []) => Ok(Framing::None),
-            (None, [length]) => parse_length(length).map(Framing::Length),
-            (None, _) => Err(malformed("more than one Content-Length; send one")),
-            (Some(_), [_, ..]) => Err(malformed(
+        match (&self.transfer_encoding, &self.content_length) {
+            (None, Single::Absent) => Ok(Framing::None),
+            (None, Single::Once(length)) => parse_length(length).map(Framing::Length),
+            (None, Single::Repeated) => Err(malformed("more than one Content-Length; send one")),
+            (Some(_), Single::Once(_) | Single::Repeated) => Err(malformed(
                 "both Content-Length and Transfer-Encoding; send one of them",
             )),
-            (Some(_), []) if version == Some(Version::Http10) => Err(malformed(
+            (Some(_), Single::Absent) if version == Some(Version::Http10) => Err(malformed(
                 "Transfer-Encoding in an HTTP/1.0 request; send HTTP/1.1",
             )),
-            (Some(codings), []) => {
+            (Some(codings), Single::Absent) => {
                 let codings: Vec<&str> = elements(codings, ',').collect();
                 let is_chunked = |coding: &&str| coding.eq_ignore_ascii_case("chunked");
                 if let Some(other) = codings.iter().find(|coding| !is_chunked(coding)) {
@@ -217,20 +239,24 @@ impl Fields {
         }
     }
 
-    /// Returns the authority of the request: that of its target, or else `Host`. Returns 400 if
-    /// `Host` is malformed, repeated, or missing from an HTTP/1.1 request.
-    pub fn host(&self, version: Version, authority: Option<String>) -> Result<String, Refusal> {
-        match self.hosts.as_slice() {
-            [] if version == Version::Http11 => {
+    /// Takes the authority of the request: that of its target, or else `Host`. Returns 400 if `Host`
+    /// is malformed, repeated, or missing from an HTTP/1.1 request.
+    pub fn take_host(
+        &mut self,
+        version: Version,
+        authority: Option<String>,
+    ) -> Result<String, Refusal> {
+        match std::mem::take(&mut self.host) {
+            Single::Absent if version == Version::Http11 => {
                 Err(malformed("no Host; an HTTP/1.1 request must have one"))
             }
-            [] => Ok(authority.unwrap_or_default()),
-            [host] if is_authority(host) => Ok(authority.unwrap_or_else(|| host.clone())),
-            [host] => Err(malformed(format!(
+            Single::Absent => Ok(authority.unwrap_or_default()),
+            Single::Once(host) if is_authority(&host) => Ok(authority.unwrap_or(host)),
+            Single::Once(host) => Err(malformed(format!(
                 "the Host '{}' is not HOST or HOST:PORT",
-                quoted(host, 64)
+                quoted(&host, 64)
             ))),
-            _ => Err(malformed("more than one Host; send one")),
+            Single::Repeated => Err(malformed("more than one Host; send one")),
         }
     }
 
@@ -266,17 +292,17 @@ impl Fields {
 
 /// Appends a line to a list. Refuses a line with an open quoted string, which would hide what a
 /// proxy wrote in the next line.
-fn append(list: &mut Option<String>, name: &str, value: &str) -> Result<(), Refusal> {
-    if !is_balanced(value) {
+fn append(list: &mut Option<String>, name: &str, value: String) -> Result<(), Refusal> {
+    if !is_balanced(&value) {
         return Err(malformed(format!(
             "a quoted string or a comment in {name} does not end; \" or ) must end it"
         )));
     }
     match list {
-        None => *list = Some(value.to_owned()),
+        None => *list = Some(value),
         Some(list) => {
             list.push(',');
-            list.push_str(value);
+            list.push_str(&value);
         }
     }
     Ok(())

@@ -98,6 +98,11 @@ impl Head {
             (_, framing) => framing,
         }
     }
+
+    /// Returns whether content may follow the head.
+    pub fn has_payload(&self) -> bool {
+        !matches!(self.framing_of_media(), Framing::None | Framing::Length(0))
+    }
 }
 
 /// Reads a request head from bytes that arrive in pieces.
@@ -185,7 +190,7 @@ fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Refusal> {
     if target.len() > limits.target_bytes_max() {
         return Err(target_too_long(limits));
     }
-    let fields = Fields::parse(rest, limits.head_fields_max)?;
+    let mut fields = Fields::parse(rest, limits.head_fields_max)?;
     let framing = fields.framing(version)?;
     // A parser with other line ends must not find a request behind this head.
     if is_old && framing != Framing::None && has_bare_lf(bytes) {
@@ -204,7 +209,7 @@ fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Refusal> {
         return Err(Refusal::framing(Status::NotImplemented, detail));
     }
     let (target, authority) = Target::parse(target)?;
-    let host = fields.host(version, authority)?;
+    let host = fields.take_host(version, authority)?;
     let keep_alive = fields.keep_alive(version);
     let expects_continue = fields.expects_continue(version)?;
     Ok(Head {

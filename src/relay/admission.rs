@@ -14,13 +14,13 @@ use std::net::{IpAddr, SocketAddr};
 use super::Settings;
 use super::api::Name;
 use super::lists::is_of_proxy;
-use super::pass::{Admission, Barred, Role};
 use crate::gate::{Blocks, Denied, SessionId, Subnet, Tokens, Transport, network_of};
 use crate::http::{Framing, Head, Method, RETRY_AFTER_SECONDS, Refusal, Status};
 use crate::time::{Instant, UnixTime};
 
-pub(super) use kept::KeptAccessRequest;
-pub(super) use place::{Beyond, Door, Others};
+pub(super) use place::{AddressFrom, Beyond, Others};
+use record::Role;
+pub(super) use record::{Admission, Barred};
 use refusals::{blocked_for, forbidden, no_token, not_running, token_is_over};
 pub(super) use refusals::{kicked, no_stream, no_viewer, not_found, tokens_are_off};
 pub(super) use watchers::Look;
@@ -117,27 +117,33 @@ pub(super) struct Caller {
     pub beyond: Option<Beyond>,
 }
 
-/// What admission knows of a client and of its request.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AccessRequest<'a> {
+/// What admission knows of a client and of its request. A request that may last is kept until it is
+/// answered, so that a successor can decide about it again. The successor learns the client from
+/// the connection.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub(super) struct AccessRequest {
     /// Entry point.
     pub way: EntryPoint,
     /// Address of the client. `None`: a proxy does not name the client.
+    #[cfg_attr(feature = "handover", serde(skip))]
     pub from: Option<SocketAddr>,
     /// Multicast group that a token must name. `None`: the token must name `from`.
+    #[cfg_attr(feature = "handover", serde(skip))]
     pub to: Option<SocketAddr>,
     /// A configured proxy passed the request on. The client may have used TLS.
+    #[cfg_attr(feature = "handover", serde(skip))]
     pub is_proxied: bool,
+    /// Host and port that the request is for.
+    pub host: String,
+    /// `Origin`
+    pub origin: Option<String>,
+    /// `Sec-Fetch-Site`
+    pub site: Option<String>,
     /// The request has a field that proxies write. The client may have written it itself.
     pub is_forwarded: bool,
     /// A field names somebody else in front of the client. So the client is a proxy itself.
     pub names_another: bool,
-    /// Host and port that the request is for.
-    pub host: &'a str,
-    /// `Origin`
-    pub origin: Option<&'a str>,
-    /// `Sec-Fetch-Site`
-    pub site: Option<&'a str>,
 }
 
 /// State of a session, and whether the limits leave room for it.
@@ -149,7 +155,7 @@ pub(super) struct SessionState {
     pub has_source: bool,
     /// An origin's stream is its source, or the server is asking for one.
     pub is_fetched: bool,
-    /// The origin that was asked last answered that nobody may watch it.
+    /// The origin that was asked last has refused the session.
     pub is_forbidden: bool,
     /// `--streams` leaves room for its stream. This is also true if it has one.
     pub has_room: bool,
@@ -166,69 +172,57 @@ pub(super) struct SessionState {
     pub http_fault: Option<String>,
 }
 
-/// Decides about access, by the tokens, the blocks and the settings.
+/// Decides about access during one input, by the tokens, the blocks and the settings.
 pub(super) struct Gate<'a> {
-    settings: &'a Settings,
-    tokens: Option<&'a Tokens>,
-    blocks: &'a Blocks<SessionId>,
+    pub settings: &'a Settings,
+    pub tokens: Option<&'a Tokens>,
+    pub blocks: &'a Blocks<SessionId>,
     /// Blocked viewers.
-    barred: &'a Blocks<Barred>,
+    pub barred: &'a Blocks<Barred>,
     /// The server is shutting down.
-    is_closing: bool,
-    now: Instant,
-    time: UnixTime,
+    pub is_closing: bool,
+    /// The time of the input.
+    pub now: Instant,
+    /// The same time by the calendar.
+    pub time: UnixTime,
 }
 
-impl<'a> AccessRequest<'a> {
+impl AccessRequest {
     /// Creates the access request of an HTTP request.
-    pub fn of(way: EntryPoint, caller: Caller, head: &'a Head) -> AccessRequest<'a> {
-        AccessRequest {
-            way,
-            from: caller.is_named.then_some(caller.peer),
-            to: None,
-            is_proxied: caller.is_proxied,
-            is_forwarded: head.fields.forwarded.is_there()
-                || is_of_proxy(head.fields.via.as_deref()),
-            names_another: head.fields.forwarded.names_another(caller.peer.ip()),
-            host: &head.host,
-            origin: head.fields.origin.as_deref(),
-            site: head.fields.site.as_deref(),
-        }
+    pub fn of(way: EntryPoint, caller: Caller, head: &Head) -> AccessRequest {
+        let Head { host, fields, .. } = head;
+        let request = AccessRequest {
+            host: host.clone(),
+            origin: fields.origin.clone(),
+            site: fields.site.clone(),
+            is_forwarded: fields.forwarded.is_there() || is_of_proxy(fields.via.as_deref()),
+            names_another: fields.forwarded.names_another(caller.peer.ip()),
+            ..AccessRequest::without_request(way, caller.peer)
+        };
+        request.by(caller)
     }
 
     /// Creates the access request of a source without an HTTP request: datagrams, or an origin.
-    pub fn without_request(way: EntryPoint, from: SocketAddr) -> AccessRequest<'static> {
+    pub fn without_request(way: EntryPoint, from: SocketAddr) -> AccessRequest {
         AccessRequest {
             way,
             from: Some(from),
             to: None,
             is_proxied: false,
-            is_forwarded: false,
-            names_another: false,
-            host: "",
+            host: String::new(),
             origin: None,
             site: None,
+            is_forwarded: false,
+            names_another: false,
         }
     }
-}
 
-impl<'a> Gate<'a> {
-    /// Creates a gate for the decisions of one input.
-    pub fn new(
-        settings: &'a Settings,
-        tokens: Option<&'a Tokens>,
-        (blocks, barred): (&'a Blocks<SessionId>, &'a Blocks<Barred>),
-        is_closing: bool,
-        (now, time): (Instant, UnixTime),
-    ) -> Gate<'a> {
-        Gate {
-            settings,
-            tokens,
-            blocks,
-            barred,
-            is_closing,
-            now,
-            time,
+    /// Sets the client that sends the request.
+    pub fn by(self, caller: Caller) -> AccessRequest {
+        AccessRequest {
+            from: caller.is_named.then_some(caller.peer),
+            is_proxied: caller.is_proxied,
+            ..self
         }
     }
 }
@@ -261,7 +255,7 @@ impl Gate<'_> {
     // ---- Subnet, site and Host: before anything else is read ------------------------------------
 
     /// Checks the rules of an entry point that need no parameters: subnet, site and Host.
-    pub fn enter(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
+    pub fn enter(&self, access_request: &AccessRequest) -> Result<(), Refusal> {
         match access_request.way.kind() {
             Kind::Publish => {
                 check_named(access_request)?;
@@ -303,12 +297,12 @@ impl Gate<'_> {
         }
     }
 
-    fn is_from(&self, access_request: &AccessRequest<'_>, subnets: &[Subnet]) -> bool {
+    fn is_from(&self, access_request: &AccessRequest, subnets: &[Subnet]) -> bool {
         let from = access_request.from;
         from.is_some_and(|from| self.settings.names(subnets, from.ip()))
     }
 
-    fn check_caller(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
+    fn check_caller(&self, access_request: &AccessRequest) -> Result<(), Refusal> {
         let is_for_figures = access_request.way == EntryPoint::Figures;
         if self.tokens.is_none() {
             let from = access_request.from;
@@ -346,11 +340,11 @@ impl Gate<'_> {
 
     /// Returns the address of a caller that `--token-server` does not name. A program of this host
     /// also gets the value of the option.
-    fn missed_by(&self, access_request: &AccessRequest<'_>) -> String {
+    fn missed_by(&self, access_request: &AccessRequest) -> String {
         let Some(from) = access_request.from.map(|from| from.ip()) else {
             return "; the proxy in front does not name the client".to_owned();
         };
-        // The subnets are nobody else's business. Behind a proxy it may be anybody.
+        // Other hosts do not learn the subnets. A client behind a proxy may be any host.
         if !from.is_loopback() || access_request.is_forwarded || access_request.is_proxied {
             return format!("; your address is {from}");
         }
@@ -361,7 +355,7 @@ impl Gate<'_> {
         )
     }
 
-    fn check_source(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
+    fn check_source(&self, access_request: &AccessRequest) -> Result<(), Refusal> {
         let subnets = &self.settings.publish_from;
         if subnets.is_empty() {
             return Ok(());
@@ -377,16 +371,16 @@ impl Gate<'_> {
     /// Refuses a Host that is not the server's: a stranger can point any name here (DNS rebinding).
     /// Also refuses a proxy that replaces the client's Host by a listening address, since the
     /// client's Host is then unknown.
-    fn check_host(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
+    fn check_host(&self, access_request: &AccessRequest) -> Result<(), Refusal> {
         if access_request.is_proxied
             && access_request.is_forwarded
-            && self.is_listener(access_request.host)
+            && self.is_listener(&access_request.host)
         {
             return Err(forbidden(
                 "the proxy in front replaces the client's Host with this server's address, so this server cannot tell whether a page of another site calls; the proxy must pass on the client's Host (nginx: proxy_set_header Host $http_host)",
             ));
         }
-        match self.is_own_host(access_request.host) {
+        match self.is_own_host(&access_request.host) {
             true => Ok(()),
             false => Err(forbidden(
                 "the API answers only under addresses, localhost, the machine's own name and the names of --hostname=NAME, and the Host of this request is none of them. A proxy in front must pass on the client's Host",
@@ -416,7 +410,7 @@ impl Gate<'_> {
     }
 
     /// Refuses calls of the API by pages of other sites.
-    fn check_calling_page(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
+    fn check_calling_page(&self, access_request: &AccessRequest) -> Result<(), Refusal> {
         if self.is_of_own_page(access_request) {
             return Ok(());
         }
@@ -427,12 +421,13 @@ impl Gate<'_> {
 
     /// Refuses pages of other sites that publish from a browser in an admitted subnet, unless the
     /// operator has named the site.
-    fn check_publishing_page(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
+    fn check_publishing_page(&self, access_request: &AccessRequest) -> Result<(), Refusal> {
         let is_named = |origin: &str| {
             let mut sites = self.settings.cors.iter();
             sites.any(|(site, _)| site.eq_ignore_ascii_case(origin))
         };
-        if self.is_of_own_page(access_request) || access_request.origin.is_some_and(is_named) {
+        let origin = access_request.origin.as_deref();
+        if self.is_of_own_page(access_request) || origin.is_some_and(is_named) {
             return Ok(());
         }
         Err(forbidden(
@@ -444,9 +439,10 @@ impl Gate<'_> {
     /// Returns whether no web page sent the request, or a page of this server under one of its
     /// names. A proxy may have served that page over TLS, which this server cannot see. A browser
     /// that sends no Origin may send `Sec-Fetch-Site`.
-    fn is_of_own_page(&self, access_request: &AccessRequest<'_>) -> bool {
-        let Some(origin) = access_request.origin else {
-            return matches!(access_request.site, None | Some("same-origin" | "none"));
+    fn is_of_own_page(&self, access_request: &AccessRequest) -> bool {
+        let Some(origin) = &access_request.origin else {
+            let site = access_request.site.as_deref();
+            return matches!(site, None | Some("same-origin" | "none"));
         };
         let Some((scheme, authority)) = origin.split_once("://") else {
             return false;
@@ -454,8 +450,8 @@ impl Gate<'_> {
         let is_scheme = scheme.eq_ignore_ascii_case("http")
             || (access_request.is_proxied && scheme.eq_ignore_ascii_case("https"));
         is_scheme
-            && authority.eq_ignore_ascii_case(access_request.host)
-            && self.is_own_host(access_request.host)
+            && authority.eq_ignore_ascii_case(&access_request.host)
+            && self.is_own_host(&access_request.host)
     }
 
     /// Returns whether a Host is an address, `localhost` or one of the server's names. DNS cannot
@@ -481,7 +477,7 @@ impl Gate<'_> {
     /// opens. `framing`: how its body ends. `session_state`: the state of the session.
     pub fn publish(
         &self,
-        access_request: &AccessRequest<'_>,
+        access_request: &AccessRequest,
         name: &SessionId,
         framing: Framing,
         session_state: &SessionState,
@@ -519,7 +515,7 @@ impl Gate<'_> {
     /// [`Gate::enter`] and [`Gate::publish`].
     pub fn may_publish(
         &self,
-        access_request: &AccessRequest<'_>,
+        access_request: &AccessRequest,
         session: &SessionId,
         session_state: &SessionState,
     ) -> bool {
@@ -531,7 +527,7 @@ impl Gate<'_> {
 
     fn check_token_in(
         &self,
-        access_request: &AccessRequest<'_>,
+        access_request: &AccessRequest,
         name: &SessionId,
     ) -> Result<(), Refusal> {
         let is_there = match (access_request.way.kind(), self.tokens) {
@@ -585,8 +581,12 @@ impl Gate<'_> {
             }
         };
         let ends = tokens.grant(&name).and_then(|grant| grant.terms.ends);
-        let names = (name, session.clone());
-        Some(Admission::new(names, role, ends))
+        Some(Admission {
+            name,
+            session: session.clone(),
+            role,
+            ends,
+        })
     }
 
     /// Returns the maximal bit rate of a source that was admitted by `name`, in bits per second. If that
@@ -609,11 +609,6 @@ impl Gate<'_> {
             limit_of(session).flatten(),
         ];
         limits.into_iter().flatten().min()
-    }
-
-    /// Returns the time of this input.
-    pub fn time(&self) -> UnixTime {
-        self.time
     }
 
     /// Decides whether a viewer may wait for a session that does not run. If there are origins, the
@@ -670,13 +665,6 @@ impl Gate<'_> {
             )),
         }
     }
-
-    /// Returns whether a token may name this address, as a UDP client or as a joined group.
-    pub fn may_be_named(&self, address: &SocketAddr) -> bool {
-        let address = address.ip().to_canonical();
-        let mut joins = self.settings.joins.iter();
-        self.settings.may_receive(address) || joins.any(|join| join.group == address)
-    }
 }
 
 /// Splits an authority into a name or an address without brackets, and a port if there is one.
@@ -698,7 +686,7 @@ fn is_in(subnets: &[Subnet], address: IpAddr) -> bool {
 }
 
 /// Refuses clients without an address, because limits, logs and lists need one.
-fn check_named(access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
+fn check_named(access_request: &AccessRequest) -> Result<(), Refusal> {
     match access_request.from {
         Some(_) => Ok(()),
         None => Err(forbidden(
@@ -710,8 +698,8 @@ fn check_named(access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
 
 /// Refuses a request that an unknown proxy has passed on: a host that no option names as a proxy has
 /// written fields of proxies. All clients of that host share its address. A named proxy writes such
-/// fields, too, but then they name nobody in front of the client.
-fn check_no_stranger_proxy(access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
+/// fields, too, but then they name only the client.
+fn check_no_stranger_proxy(access_request: &AccessRequest) -> Result<(), Refusal> {
     let is_strangers = match access_request.is_proxied {
         true => access_request.names_another,
         false => access_request.is_forwarded,
@@ -724,9 +712,9 @@ fn check_no_stranger_proxy(access_request: &AccessRequest<'_>) -> Result<(), Ref
     }
 }
 
-mod kept;
 mod late;
 mod place;
+mod record;
 mod refusals;
 #[cfg(test)]
 mod tests;

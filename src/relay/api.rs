@@ -153,10 +153,9 @@ pub(super) enum Name {
     Events,
 }
 
-/// Outcome of a call: the answer, or what the caller has to do for it.
+/// The answer to a call.
 pub(super) enum Outcome {
     Json(Status, Vec<u8>),
-    List(Rows),
     Options(&'static str),
     /// A redirect to this address.
     Moved(Box<str>),

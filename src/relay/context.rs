@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use super::counts::{Count, Counts};
 use super::event::Event;
+use super::event_limits::EventLimits;
 use super::job::JobId;
-use super::rations::Rations;
-use super::report::Report;
+use super::log::Log;
 use super::rtp_socket::RtpSocket;
 use super::server_event::{self, LogLine, ServerEvent};
 use super::settings::Settings;
@@ -47,18 +47,18 @@ pub(super) struct Context {
     pub is_closing: bool,
     /// Another process has the tokens and the streams.
     pub is_replaced: bool,
-    report: Report,
+    log: Log,
     pub events: Events,
-    pub rations: Rations,
+    pub event_limits: EventLimits,
     /// Limit for reports of refused sources.
-    refusals: EventLimit,
+    refusals: ReportLimit,
     /// The newest of these reports, for the snapshot of `/api/events`, each with its network unless
     /// a predecessor has made it. At most [`REFUSED_MAX`], and [`REFUSED_OF_NETWORK_MAX`] of each
     /// network.
     refused: VecDeque<(Option<IpAddr>, String)>,
     /// Limit for lines about tokens in the log.
-    changes: EventLimit,
-    ticket_next: u64,
+    changes: ReportLimit,
+    job_next: u64,
     /// Bytes freed since memory was last returned to the kernel.
     freed_bytes: usize,
     /// Deadline for returning memory, or some more of it.
@@ -67,7 +67,7 @@ pub(super) struct Context {
 
 /// Limits how many events of a kind are reported.
 #[derive(Default)]
-struct EventLimit {
+struct ReportLimit {
     bucket: TokenBucket,
     left_out: u64,
 }
@@ -84,7 +84,7 @@ const REFUSALS: Rate = Rate {
 const REFUSED_MAX: usize = 16;
 const REFUSED_OF_NETWORK_MAX: usize = 8;
 
-impl EventLimit {
+impl ReportLimit {
     /// Returns how many were left out before this one, or `None` if this one is left out.
     fn admit(&mut self, rate: Rate, now: Instant) -> Option<u64> {
         let is_reported = self.bucket.try_take(1, rate, now);
@@ -118,13 +118,13 @@ impl Context {
             counts: Counts::default(),
             is_closing: false,
             is_replaced: false,
-            report: Report::new(settings.limits.report),
+            log: Log::new(settings.limits.log),
             events: Events::default(),
-            rations: Rations::default(),
-            refusals: EventLimit::default(),
+            event_limits: EventLimits::default(),
+            refusals: ReportLimit::default(),
             refused: VecDeque::new(),
-            changes: EventLimit::default(),
-            ticket_next: 1,
+            changes: ReportLimit::default(),
+            job_next: 1,
             freed_bytes: 0,
             return_armed: Armed::default(),
             rtp_socket: RtpSocket::default(),
@@ -187,7 +187,7 @@ impl Context {
     }
 
     /// Writes the line of the log that belongs to an event, and adds the event to `/api/events` if
-    /// anybody reads those. [`Rations`] may leave it out there. `about`: the session id that it is
+    /// anybody reads those. [`EventLimits`] may leave it out there. `about`: the session id that it is
     /// about, and the session that this id opens.
     pub fn emit_about(&mut self, about: Option<(&SessionId, &SessionId)>, event: &ServerEvent<'_>) {
         let line = LogLine { event, about };
@@ -196,7 +196,7 @@ impl Context {
             Some(level) => self.log(level, event.host(), format_args!("{line}")),
             None => {}
         }
-        let is_reported = |(name, _)| self.rations.admit(name, event, self.now);
+        let is_reported = |(name, _)| self.event_limits.admit(name, event, self.now);
         if self.events.is_kept && about.is_none_or(is_reported) {
             let (run, time) = (self.run, self.date());
             let of = about.map(|(_, of)| of.clone());
@@ -215,7 +215,7 @@ impl Context {
         address: SocketAddr,
         refusal: &Refusal,
     ) {
-        if !self.rations.admit_refusal(address.ip(), self.now) {
+        if !self.event_limits.admit_refusal(address.ip(), self.now) {
             self.refusals.left_out += 1;
         } else if let Some(left_out) = self.refusals.admit(REFUSALS, self.now) {
             let what = ServerEvent::PublisherRefused {
@@ -244,8 +244,8 @@ impl Context {
 
     /// Returns a new id for a job.
     pub fn draw_job(&mut self) -> JobId {
-        let job_id = JobId(self.ticket_next);
-        self.ticket_next = self.ticket_next.wrapping_add(1);
+        let job_id = JobId(self.job_next);
+        self.job_next = self.job_next.wrapping_add(1);
         job_id
     }
 
@@ -280,9 +280,9 @@ impl Context {
         self.actions.push_back(Action::ReturnMemory(blocks));
     }
 
-    /// Writes a line to the log. `by`: the host that caused it, as for [`Report::lines`].
+    /// Writes a line to the log. `by`: the host that caused it, as for [`Log::lines`].
     pub fn log(&mut self, level: Level, by: Option<IpAddr>, event: fmt::Arguments<'_>) {
-        for line in self.report.lines(level, self.now, by, event) {
+        for line in self.log.lines(level, self.now, by, event) {
             self.actions.push_back(Action::Log(line));
         }
     }
@@ -456,13 +456,13 @@ mod tests {
     /// Neither refused sources nor a thousand new keys push out other lines.
     #[test]
     fn so_many_of_a_kind_are_told_of_in_a_second() {
-        let mut ration = EventLimit::default();
+        let mut limit = ReportLimit::default();
         for second in [0, 1, 7] {
             let now = Instant::after_start(Duration::from_secs(second));
             for number in 0..20 {
                 let left_out = if number == 0 && second > 0 { 4 } else { 0 };
                 let told = (number < 16).then_some(left_out);
-                assert_eq!(ration.admit(CHANGES, now), told, "{second} {number}");
+                assert_eq!(limit.admit(CHANGES, now), told, "{second} {number}");
             }
         }
         let mut ctx = Stage::new(&[]).relay.ctx;
@@ -490,10 +490,10 @@ mod tests {
 
     /// Every job has an id of its own, and random numbers do not repeat.
     #[test]
-    fn tickets_and_drawn_numbers_are_each_given_once() {
+    fn job_ids_and_drawn_numbers_are_each_given_once() {
         let mut ctx = Stage::new(&[]).relay.ctx;
-        let tickets: Vec<JobId> = (0..4).map(|_| ctx.draw_job()).collect();
-        assert_eq!(tickets, [1, 2, 3, 4].map(JobId));
+        let job_ids: Vec<JobId> = (0..4).map(|_| ctx.draw_job()).collect();
+        assert_eq!(job_ids, [1, 2, 3, 4].map(JobId));
         let drawn: std::collections::HashSet<u64> = (0..100).map(|_| ctx.random.draw()).collect();
         assert_eq!(drawn.len(), 100);
         assert!(!drawn.contains(&u64::from(ctx.run)));

@@ -8,6 +8,7 @@ use super::api::Outcome;
 use super::clients::{Clients, WaitFor, WaitOutcome, Waiting};
 use super::cut_reason::CutReason;
 use super::event::Event;
+use super::lists::PeerRows;
 use super::origin_error::OriginError;
 use super::streams::{StreamSource, Streams, WatchResponse};
 use super::view::View;
@@ -62,7 +63,8 @@ impl Relay {
                     .request_ended(pull, (id, error), came_through, ctx);
             }
             Event::PeerAnswered { list, peer, rows } => {
-                self.lists.take_rows((list, peer), rows, ctx)
+                self.lists
+                    .set_share((list, peer), PeerRows::Rows(rows), ctx)
             }
             Event::PeerClosed { list, peer } => self.lists.peer_ended((list, peer), ctx),
             Event::CallerClosed(call) => self.lists.forget(call, ctx),
@@ -153,14 +155,15 @@ impl Relay {
             Event::Answer { id, reply, answer } => {
                 if self.clients.has(id) {
                     let answer = answer.map(|(status, body)| Outcome::Json(status, body));
-                    self.clients.give(id, answer, reply, ctx);
+                    self.clients.answer_call(id, answer, reply, ctx);
                 }
             }
 
             Event::CallPeer { list, peer } => {
-                if let Some((to, request, telling)) = self.lists.call(list, peer, ctx) {
-                    let connection = self.clients.ask_peer((to, &request), telling, ctx);
-                    self.lists.called(list, peer, connection, ctx);
+                if let Some((to, text, request)) = self.lists.call(list, peer, ctx) {
+                    let connection = self.clients.ask_peer((to, &text), request, ctx);
+                    let rows = connection.map_or(PeerRows::Missing, PeerRows::Asked);
+                    self.lists.set_share((list, peer), rows, ctx);
                 }
             }
             Event::ListReady {
@@ -224,9 +227,9 @@ impl Relay {
         let ctx = &mut self.ctx;
         let how = (reply, may_wait);
         let is_head = reply.head_only;
-        let waiting = |room, view, until| Waiting {
+        let waiting = |wait_for, view, until| Waiting {
             session: session.clone(),
-            room,
+            wait_for,
             view,
             reply,
             until,
@@ -244,12 +247,12 @@ impl Relay {
             self.clients.count_hls(id, ctx);
         }
         match watched {
-            Some(WatchResponse::Viewer(viewing)) => {
-                self.clients.begin_watching(id, viewing, &session, ctx);
+            Some(WatchResponse::Viewer(response)) => {
+                self.clients.begin_watching(id, response, &session, ctx);
             }
-            Some(WatchResponse::Segment(head, viewing)) => {
+            Some(WatchResponse::Segment(head, response)) => {
                 self.clients.push_head(id, &head);
-                self.clients.watch(id, viewing);
+                self.clients.watch(id, response);
             }
             Some(WatchResponse::Whole(bytes, Reply { keep_alive, .. })) => {
                 let ok = Some(Status::Ok);

@@ -26,14 +26,14 @@ pub(super) fn is_source(head: &Head) -> bool {
     }
 }
 
-/// Whether a client waits for leave before it sends a body without framing. Of no other is it known
-/// that it means to send one.
+/// Returns whether a client waits for the server's answer before it sends a body without framing. Only
+/// of such a client does the server know that a body follows.
 pub(super) fn waits_for_leave(head: &Head) -> bool {
     head.method == Method::Source || head.expects_continue
 }
 
-/// The session that a request publishes: its password names it. Below `/stream/` the path must say
-/// the same.
+/// Returns the session that a request publishes: its password is the session id. Below `/stream/` the
+/// path must have the same session id.
 pub(super) fn session(head: &Head) -> Result<SessionId, Refusal> {
     let password = password(head).ok_or_else(no_password)?;
     let session = parse_session(&password)?;
@@ -46,7 +46,7 @@ pub(super) fn session(head: &Head) -> Result<SessionId, Refusal> {
     }
 }
 
-/// Returns the answer to the update of a title: Icecast's.
+/// Returns the answer to the update of a title, as Icecast writes it.
 pub(super) fn title_answer(is_set: bool) -> Outcome {
     let (status, message, set) = match is_set {
         true => (Status::Ok, "Metadata update successful", 1),

@@ -14,69 +14,69 @@ use crate::udp_out::ClientFigures;
 /// The media type of the text format.
 pub(super) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Everything that the metrics show.
-pub(super) struct Sampled<'a> {
-    /// What has been counted since the start.
+/// The values of all metrics.
+pub(super) struct MetricValues<'a> {
+    /// Counters since the start.
     pub counts: &'a Counts,
-    /// Over all streams.
+    /// Sums over all streams.
     pub streams: Sums,
     /// Some of the running streams, by their labels.
     pub each: BTreeMap<String, OfStream>,
-    /// When it all began.
+    /// Start of the process.
     pub started_unix_seconds: u64,
-    /// What some of the UDP clients have got.
+    /// Datagrams to some of the UDP clients.
     pub udp_clients: BTreeMap<SocketAddr, ClientFigures>,
     /// Open connections, of clients and to other relays.
     pub connections: usize,
-    /// Viewers who wait for a session to begin.
+    /// Viewers that wait for a session to begin.
     pub waiting: usize,
     /// Clients that wait for a playlist to have a segment.
     pub blocked: usize,
     /// Sessions that are fetched from an origin, or will be.
     pub pulls: usize,
-    /// Rounds of asking origins that brought nothing, since the start.
+    /// Times that no origin had the stream, since the start.
     pub pull_failures: u64,
-    /// Deadlines that are armed.
+    /// Armed deadlines.
     pub deadlines: usize,
-    /// Tuples in the table.
+    /// Tuples in the token table.
     pub tokens: usize,
     /// Memory of streams and of the token table.
     pub held: HeldBytes,
 }
 
-/// The streams, all together.
+/// Sums over all streams.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Sums {
     /// Streams that have a source, or wait for one.
     pub running: usize,
-    /// Their viewers wait for a source.
+    /// Running streams whose viewers wait for a source.
     pub held: usize,
-    /// Streams that are sent to their end.
+    /// Ended streams whose rest still goes out.
     pub draining: usize,
     /// Streams that are made of others, in another container.
     pub all_remuxed: usize,
-    /// Clients who get a stream over HTTP.
+    /// Clients that get a stream over HTTP.
     pub viewers: usize,
     /// Addresses that get a stream by UDP.
     pub udp_clients: usize,
-    /// Bytes of `--buffers` that are left to them.
+    /// Bytes of `--buffers` that are left.
     pub buffers_left: usize,
     /// Totals, with those of streams that have ended.
     pub figures: Figures,
-    /// Payload bytes that they were sent.
+    /// Bytes of datagrams to UDP clients.
     pub udp_bytes: u64,
 }
 
-/// One that runs.
+/// Figures of one running stream.
 #[derive(Clone, Copy, Default)]
 pub(super) struct OfStream {
-    /// Clients who get it over HTTP.
+    /// Clients that get it over HTTP.
     pub viewers: u64,
     /// Addresses that get it by UDP.
     pub udp_clients: u64,
-    /// Bits a second of its source's, lately.
+    /// Bits per second of its source, over the last seconds.
     pub bitrate: u64,
-    /// Since it began.
+    /// Totals since it began.
     pub figures: Figures,
 }
 
@@ -94,64 +94,64 @@ impl OfStream {
 pub(super) const STREAMS_SHOWN_MAX: usize = 100;
 
 /// Returns samples: each has its labels, and a number.
-type Samples = fn(&Sampled<'_>) -> Vec<(String, u64)>;
+type Samples = fn(&MetricValues<'_>) -> Vec<(String, u64)>;
 
 /// The families of samples: kind, name, help, and the function that makes the samples.
 #[rustfmt::skip]
 const FAMILIES: &[(&str, &str, &str, Samples)] = &[
     ("gauge", "tollgate_build_info", "The version that runs.", |_| labelled("version", [(env!("CARGO_PKG_VERSION"), 1)])),
-    ("gauge", "tollgate_streams", "Streams that run.", |seen| one(seen.streams.running)),
-    ("gauge", "tollgate_held_streams", "Running streams whose viewers wait for a source.", |seen| one(seen.streams.held)),
-    ("gauge", "tollgate_draining_streams", "Ended streams whose rest still goes out.", |seen| one(seen.streams.draining)),
-    ("gauge", "tollgate_viewers", "HTTP viewers.", |seen| one(seen.streams.viewers)),
-    ("gauge", "tollgate_waiting_viewers", "HTTP viewers whose session does not run yet.", |seen| one(seen.waiting)),
-    ("gauge", "tollgate_blocked_playlists", "Requests for HLS playlists that wait for a segment.", |seen| one(seen.blocked)),
-    ("counter", "tollgate_playlists_total", "HLS playlists asked for.", |seen| count(seen.counts.of(Count::Playlists))),
-    ("counter", "tollgate_segments_total", "HLS segments and their headers asked for.", |seen| count(seen.counts.of(Count::Segments))),
-    ("gauge", "tollgate_remuxed", "Remuxed streams, which are made from other streams.", |seen| one(seen.streams.all_remuxed)),
-    ("counter", "tollgate_remuxed_total", "Remuxed streams that began.", |seen| count(seen.counts.of(Count::Remuxed))),
-    ("gauge", "tollgate_pulls", "Sessions that are fetched, or being fetched, from an origin.", |seen| one(seen.pulls)),
-    ("counter", "tollgate_pull_failures_total", "Times that no origin had the stream.", |seen| count(seen.pull_failures)),
-    ("gauge", "tollgate_udp_clients", "UDP clients of streams that run.", |seen| one(seen.streams.udp_clients)),
+    ("gauge", "tollgate_streams", "Streams that run.", |values| one(values.streams.running)),
+    ("gauge", "tollgate_held_streams", "Running streams whose viewers wait for a source.", |values| one(values.streams.held)),
+    ("gauge", "tollgate_draining_streams", "Ended streams whose rest still goes out.", |values| one(values.streams.draining)),
+    ("gauge", "tollgate_viewers", "HTTP viewers.", |values| one(values.streams.viewers)),
+    ("gauge", "tollgate_waiting_viewers", "HTTP viewers whose session does not run yet.", |values| one(values.waiting)),
+    ("gauge", "tollgate_blocked_playlists", "Requests for HLS playlists that wait for a segment.", |values| one(values.blocked)),
+    ("counter", "tollgate_playlists_total", "HLS playlists asked for.", |values| count(values.counts.of(Count::Playlists))),
+    ("counter", "tollgate_segments_total", "HLS segments and their headers asked for.", |values| count(values.counts.of(Count::Segments))),
+    ("gauge", "tollgate_remuxed", "Remuxed streams, which are made from other streams.", |values| one(values.streams.all_remuxed)),
+    ("counter", "tollgate_remuxed_total", "Remuxed streams that began.", |values| count(values.counts.of(Count::Remuxed))),
+    ("gauge", "tollgate_pulls", "Sessions that are fetched, or being fetched, from an origin.", |values| one(values.pulls)),
+    ("counter", "tollgate_pull_failures_total", "Times that no origin had the stream.", |values| count(values.pull_failures)),
+    ("gauge", "tollgate_udp_clients", "UDP clients of streams that run.", |values| one(values.streams.udp_clients)),
     ("gauge", "tollgate_udp_client_datagrams", "Datagrams to a UDP client of a running stream, by outcome; at most 256 clients have rows.", of_udp_clients),
-    ("gauge", "tollgate_streams_not_shown", "Running streams without rows of their own; the 100 oldest have rows.", |seen| one(seen.streams.running.saturating_sub(STREAMS_SHOWN_MAX))),
-    ("gauge", "tollgate_stream_viewers", "HTTP viewers of a stream; only the 100 oldest streams have rows.", |seen| seen.of_each(|one| one.viewers)),
-    ("gauge", "tollgate_stream_udp_clients", "UDP clients of a stream.", |seen| seen.of_each(|one| one.udp_clients)),
-    ("gauge", "tollgate_stream_bytes_per_second", "Bytes per second from a stream's source, over the last seconds.", |seen| seen.of_each(|one| one.bitrate / 8)),
-    ("counter", "tollgate_stream_received_bytes_total", "Media bytes from a stream's sources.", |seen| seen.of_each(|one| one.figures.bytes_received)),
-    ("counter", "tollgate_stream_sent_bytes_total", "Bytes of a stream to HTTP viewers and UDP clients.", |seen| seen.of_each(|one| one.figures.bytes_sent)),
-    ("counter", "tollgate_stream_skips_total", "Times that a viewer fell out of a stream's buffer.", |seen| seen.of_each(|one| one.figures.skips)),
-    ("gauge", "process_start_time_seconds", "Start of the process, in seconds since 1970.", |seen| count(seen.started_unix_seconds)),
-    ("gauge", "process_resident_memory_bytes", "Memory of the process that is in use.", |seen| count(seen.counts.process.resident_bytes)),
-    ("gauge", "process_virtual_memory_bytes", "Memory that the process may use.", |seen| count(seen.counts.process.virtual_bytes)),
-    ("gauge", "process_open_fds", "File descriptors in use.", |seen| count(seen.counts.files.own + seen.connections as u64)),
-    ("gauge", "process_max_fds", "File descriptors that it may use.", |seen| count(seen.counts.files.max)),
-    ("gauge", "tollgate_buffers_left_bytes", "Bytes that streams may still take of --buffers; below 64 KiB, each stream keeps less than --buffer.", |seen| one(seen.streams.buffers_left)),
-    ("gauge", "tollgate_connections", "HTTP connections.", |seen| one(seen.connections)),
-    ("gauge", "tollgate_deadlines", "Deadlines of connections and streams that are armed.", |seen| one(seen.deadlines)),
-    ("gauge", "tollgate_tokens", "Tuples in the token table.", |seen| one(seen.tokens)),
-    ("gauge", "tollgate_held_bytes", "Bytes that are allocated, by the part that holds them.", |seen| labelled("part", seen.held.map(|(part, bytes)| (part, bytes as u64)))),
-    ("counter", "tollgate_connections_total", "HTTP connections accepted.", |seen| count(seen.counts.of(Count::Connections))),
-    ("counter", "tollgate_streams_total", "Streams that began.", |seen| count(seen.counts.of(Count::Streams))),
-    ("counter", "tollgate_received_bytes_total", "Media bytes from sources.", |seen| count(seen.streams.figures.bytes_received)),
-    ("counter", "tollgate_sent_bytes_total", "Media bytes to HTTP viewers.", |seen| count(seen.streams.figures.bytes_sent)),
-    ("counter", "tollgate_udp_sent_bytes_total", "Bytes of datagrams to UDP clients.", |seen| count(seen.streams.udp_bytes)),
-    ("counter", "tollgate_skips_total", "Times that a viewer fell out of a stream's buffer.", |seen| count(seen.streams.figures.skips)),
-    ("counter", "tollgate_datagrams_received_total", "RTP packets taken from sources.", |seen| count(seen.counts.of(Count::Datagrams))),
-    ("counter", "tollgate_datagrams_sent_total", "Datagrams handed to the kernel.", |seen| count(seen.counts.of(Count::DatagramsSent))),
+    ("gauge", "tollgate_streams_not_shown", "Running streams without rows of their own; the 100 oldest have rows.", |values| one(values.streams.running.saturating_sub(STREAMS_SHOWN_MAX))),
+    ("gauge", "tollgate_stream_viewers", "HTTP viewers of a stream; only the 100 oldest streams have rows.", |values| values.of_each(|one| one.viewers)),
+    ("gauge", "tollgate_stream_udp_clients", "UDP clients of a stream.", |values| values.of_each(|one| one.udp_clients)),
+    ("gauge", "tollgate_stream_bytes_per_second", "Bytes per second from a stream's source, over the last seconds.", |values| values.of_each(|one| one.bitrate / 8)),
+    ("counter", "tollgate_stream_received_bytes_total", "Media bytes from a stream's sources.", |values| values.of_each(|one| one.figures.bytes_received)),
+    ("counter", "tollgate_stream_sent_bytes_total", "Bytes of a stream to HTTP viewers and UDP clients.", |values| values.of_each(|one| one.figures.bytes_sent)),
+    ("counter", "tollgate_stream_skips_total", "Times that a viewer fell out of a stream's buffer.", |values| values.of_each(|one| one.figures.skips)),
+    ("gauge", "process_start_time_seconds", "Start of the process, in seconds since 1970.", |values| count(values.started_unix_seconds)),
+    ("gauge", "process_resident_memory_bytes", "Memory of the process that is in use.", |values| count(values.counts.process.resident_bytes)),
+    ("gauge", "process_virtual_memory_bytes", "Memory that the process may use.", |values| count(values.counts.process.virtual_bytes)),
+    ("gauge", "process_open_fds", "File descriptors in use.", |values| count(values.counts.files.own + values.connections as u64)),
+    ("gauge", "process_max_fds", "File descriptors that it may use.", |values| count(values.counts.files.max)),
+    ("gauge", "tollgate_buffers_left_bytes", "Bytes that streams may still take of --buffers; below 64 KiB, each stream keeps less than --buffer.", |values| one(values.streams.buffers_left)),
+    ("gauge", "tollgate_connections", "HTTP connections.", |values| one(values.connections)),
+    ("gauge", "tollgate_deadlines", "Deadlines of connections and streams that are armed.", |values| one(values.deadlines)),
+    ("gauge", "tollgate_tokens", "Tuples in the token table.", |values| one(values.tokens)),
+    ("gauge", "tollgate_held_bytes", "Bytes that are allocated, by the part that holds them.", |values| labelled("part", values.held.map(|(part, bytes)| (part, bytes as u64)))),
+    ("counter", "tollgate_connections_total", "HTTP connections accepted.", |values| count(values.counts.of(Count::Connections))),
+    ("counter", "tollgate_streams_total", "Streams that began.", |values| count(values.counts.of(Count::Streams))),
+    ("counter", "tollgate_received_bytes_total", "Media bytes from sources.", |values| count(values.streams.figures.bytes_received)),
+    ("counter", "tollgate_sent_bytes_total", "Media bytes to HTTP viewers.", |values| count(values.streams.figures.bytes_sent)),
+    ("counter", "tollgate_udp_sent_bytes_total", "Bytes of datagrams to UDP clients.", |values| count(values.streams.udp_bytes)),
+    ("counter", "tollgate_skips_total", "Times that a viewer fell out of a stream's buffer.", |values| count(values.streams.figures.skips)),
+    ("counter", "tollgate_datagrams_received_total", "RTP packets taken from sources.", |values| count(values.counts.of(Count::Datagrams))),
+    ("counter", "tollgate_datagrams_sent_total", "Datagrams handed to the kernel.", |values| count(values.counts.of(Count::DatagramsSent))),
     ("counter", "tollgate_datagrams_dropped_total", "Datagrams dropped, by reason.", dropped),
-    ("counter", "tollgate_rtp_disorder_total", "Packets of MPEG-TS over RTP. Late: they came too late or twice. Lost: the server no longer waits for them.", |seen| {
-        labelled("kind", [("late", seen.counts.of(Count::Late)), ("lost", seen.counts.of(Count::Lost))])
+    ("counter", "tollgate_rtp_disorder_total", "Packets of MPEG-TS over RTP. Late: they came too late or twice. Lost: the server no longer waits for them.", |values| {
+        labelled("kind", [("late", values.counts.of(Count::Late)), ("lost", values.counts.of(Count::Lost))])
     }),
-    ("counter", "tollgate_refusals_total", "Requests refused, by status.", |seen| {
-        let refused = |status: Status| seen.counts.refusals.get(&status).copied().unwrap_or(0);
+    ("counter", "tollgate_refusals_total", "Requests refused, by status.", |values| {
+        let refused = |status: Status| values.counts.refusals.get(&status).copied().unwrap_or(0);
         labelled("status", Status::refusals().map(|status| (status.code(), refused(status))))
     }),
-    ("counter", "tollgate_cuts_total", "Viewers that the server disconnected, by reason.", |seen| {
-        labelled("reason", seen.counts.cuts.rows())
+    ("counter", "tollgate_cuts_total", "Viewers that the server disconnected, by reason.", |values| {
+        labelled("reason", values.counts.cuts.rows())
     }),
-    ("counter", "tollgate_token_file_writes_total", "Writes to the token file, each with all changes that waited for it.", |seen| {
-        labelled("result", [("written", seen.counts.of(Count::TokenWrites)), ("failed", seen.counts.of(Count::TokenWritesFailed))])
+    ("counter", "tollgate_token_file_writes_total", "Writes to the token file, each with all changes that waited for it.", |values| {
+        labelled("result", [("written", values.counts.of(Count::TokenWrites)), ("failed", values.counts.of(Count::TokenWritesFailed))])
     }),
 ];
 
@@ -176,8 +176,8 @@ fn labelled(
 }
 
 /// Returns the datagrams of UDP clients by address. An address is no secret of a session.
-fn of_udp_clients(seen: &Sampled<'_>) -> Vec<(String, u64)> {
-    let clients = seen.udp_clients.iter();
+fn of_udp_clients(values: &MetricValues<'_>) -> Vec<(String, u64)> {
+    let clients = values.udp_clients.iter();
     let samples = clients.flat_map(|(client, figures)| {
         [("sent", figures.sent), ("dropped", figures.dropped)].map(|(state, count)| {
             let labels = format!("{{client=\"{client}\",state=\"{state}\"}}");
@@ -187,8 +187,8 @@ fn of_udp_clients(seen: &Sampled<'_>) -> Vec<(String, u64)> {
     samples.collect()
 }
 
-fn dropped(seen: &Sampled<'_>) -> Vec<(String, u64)> {
-    let counts = seen.counts;
+fn dropped(values: &MetricValues<'_>) -> Vec<(String, u64)> {
+    let counts = values.counts;
     let samples = [
         ("stranger", counts.of(Count::Stranger)),
         ("malformed", counts.of(Count::Malformed)),
@@ -211,14 +211,14 @@ pub(super) fn labels_of(session: Digest, word: &str) -> String {
     }
 }
 
-impl Sampled<'_> {
+impl MetricValues<'_> {
     fn of_each(&self, number: fn(&OfStream) -> u64) -> Vec<(String, u64)> {
         let each = self.each.iter();
         each.map(|(labels, one)| (labels.clone(), number(one)))
             .collect()
     }
 
-    /// Returns the figures as text.
+    /// Returns the metrics as text.
     pub fn text(&self) -> String {
         let mut text = String::with_capacity(4096);
         for (kind, name, help, samples) in FAMILIES {
@@ -288,7 +288,7 @@ mod tests {
             dropped: client.2,
         };
         let at = client.0.parse().expect("an address");
-        let seen = Sampled {
+        let values = MetricValues {
             counts,
             streams: Sums {
                 running: 101,
@@ -316,7 +316,7 @@ mod tests {
             tokens: 38,
             held: [("streams", 42), ("tokens", 45)],
         };
-        seen.text()
+        values.text()
     }
 
     /// Each figure stands under its own name, and each name says what it is.

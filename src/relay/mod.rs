@@ -26,6 +26,7 @@ mod counts;
 mod cut_reason;
 mod dispatch;
 mod event;
+mod event_limits;
 mod fetch;
 mod grants;
 #[cfg(feature = "handover")]
@@ -34,6 +35,8 @@ pub mod handover;
 mod icecast;
 mod job;
 mod lists;
+mod log;
+mod metric_values;
 mod metrics;
 #[cfg(feature = "handover")]
 mod old_options;
@@ -41,13 +44,10 @@ mod origin_error;
 #[cfg_attr(not(feature = "page"), path = "page/absent.rs")]
 mod page;
 mod parameters;
-mod pass;
 mod pieces;
 mod quota;
-mod rations;
 #[cfg(feature = "handover")]
 mod readmission;
-mod report;
 mod requests;
 mod route;
 mod rtmp_in;
@@ -56,7 +56,6 @@ mod rtp_socket;
 mod server_event;
 mod settings;
 mod shell;
-mod shown;
 mod snapshot;
 #[cfg(test)]
 pub(crate) mod stage;
@@ -81,8 +80,8 @@ use crate::slots::Id;
 use crate::stream::{End, Outcome};
 use crate::time::Instant;
 pub use crate::udp_out::Datagrams;
-pub use clients::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 use clients::{Clients, Connection, Step};
+pub use clients::{DATAGRAMS_COST_MAX, END_COST, PIPELINED_COST_MAX, READ_COST_MAX};
 use context::Context;
 use counts::Count;
 pub use counts::{Counts, Files, Process};
@@ -90,7 +89,7 @@ use fetch::{Fetch, Pull};
 use grants::Grants;
 pub use job::{ADDRESSES_MAX, Done, Job, JobId};
 use lists::Lists;
-pub use report::{Level, LogLimits};
+pub use log::{Level, LogLimits};
 use rtp_in::RtpIn;
 pub use rtp_in::UdpPort;
 pub use settings::{Fields, Limits, OriginUrl, Peer, Settings, VARIES};
@@ -123,8 +122,8 @@ pub enum Action {
     ShutdownWrite(ConnectionId),
     /// Read from this connection again.
     ReadOn(ConnectionId),
-    /// Run this job on another thread. [`Relay::helped`] takes the result.
-    Help(JobId, Job),
+    /// Run this job on another thread. [`Relay::job_finished`] takes the result.
+    Run(JobId, Job),
     /// Return freed memory to the kernel: these empty blocks, or without blocks the rest.
     ReturnMemory(Vec<Vec<u8>>),
     /// A line for the operator.
@@ -220,7 +219,7 @@ impl Relay {
         self.clients.accept(peer, false, &mut self.ctx)
     }
 
-    /// The same at a port for RTMP.
+    /// Accepts a connection at the port for RTMP, as [`Relay::accepted`] does.
     pub fn accepted_rtmp(&mut self, peer: SocketAddr, now: Instant) -> Option<ConnectionId> {
         self.ctx.set_now(now);
         self.clients.accept(peer, true, &mut self.ctx)
@@ -261,7 +260,7 @@ impl Relay {
             if let Some(stream) = stream {
                 let media_bytes = match &step {
                     Step::Media(_, content) => content.len(),
-                    Step::Came(_) | Step::On | Step::Stop => 0,
+                    Step::Event(_) | Step::On | Step::Stop => 0,
                 };
                 let bytes = media_bytes.max(before - rest.len());
                 self.streams.draw(stream, bytes, &mut self.ctx);
@@ -271,7 +270,7 @@ impl Relay {
                     let anew = self.streams.append(stream, content, &mut self.ctx);
                     self.follow(anew);
                 }
-                Step::Came(event) => self.act(id, event),
+                Step::Event(event) => self.act(id, event),
                 Step::On => {}
                 Step::Stop => break,
             }
@@ -395,7 +394,7 @@ impl Relay {
     }
 
     /// Handles the result of a job.
-    pub fn helped(&mut self, job_id: JobId, done: Done, now: Instant) {
+    pub fn job_finished(&mut self, job_id: JobId, done: Done, now: Instant) {
         self.ctx.set_now(now);
         match done {
             Done::Resolved(results) => {
@@ -412,7 +411,7 @@ impl Relay {
     }
 
     /// Handles the refusal of a job, because too many are waiting.
-    pub fn not_helped(&mut self, job_id: JobId, now: Instant) {
+    pub fn job_refused(&mut self, job_id: JobId, now: Instant) {
         self.ctx.set_now(now);
         let is_anothers = self.grants.not_appended(job_id, &mut self.ctx)
             || self.fetch.resolved(job_id, &[], &mut self.ctx);
@@ -457,8 +456,8 @@ impl Relay {
         self.prepare(id);
         self.dispatch_events();
         let mut gather = Gather::default();
-        if let Some(viewing) = self.clients.lend(id, &mut gather) {
-            self.streams.lend(viewing, &mut gather);
+        if let Some(response) = self.clients.lend(id, &mut gather) {
+            self.streams.lend(response, &mut gather);
         } else if let Some((next, of)) = self.clients.reads(id)
             && next >= self.ctx.events.first
         {

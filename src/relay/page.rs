@@ -1,18 +1,18 @@
-//! The pages: the operator's, which calls the API; the page for watching a session; and the page
-//! for viewers that may not. The files of each are joined to one document when the program is
-//! built. A page loads nothing from elsewhere, and the browser enforces that.
+//! The pages: the operator's page, which calls the API; the page for watching a session; and the page
+//! for refused viewers. The files of each are joined to one document when the program is built. A
+//! page loads nothing from elsewhere, and the browser enforces that.
 
 use crate::http::{Refusal, Status};
 use crate::random::Random;
 
-/// Which page.
+/// A page that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Document<'a> {
     /// The operator's page, for hosts that may call the API.
     Operator,
     /// The page for watching a session. It finds the session in its own address.
     Watch,
-    /// For a viewer that this refusal keeps out. It costs little, and is for anyone.
+    /// The page for a viewer that gets this refusal. It costs little, and is for anyone.
     Refused(&'a Refusal),
 }
 
@@ -21,8 +21,8 @@ pub(super) struct Page {
     html: &'static Html,
     /// The start tag of its style, with the nonce of this answer.
     style_tag: String,
-    /// What is inserted in front of `script`: the words of a refusal, if there is one, and the start
-    /// tag of the script.
+    /// Text in front of `script`: the words of a refusal, if there is one, and the start tag of the
+    /// script.
     inserted: String,
     policy: String,
 }
@@ -105,11 +105,11 @@ const fn find(html: &str, mark: &str) -> usize {
 }
 
 impl Page {
-    /// Whether there is one in this program.
+    /// Whether this program has the pages.
     pub const IS_HERE: bool = true;
 
-    /// A page for one answer; `None` where there is none. `public_url`: the base of its links, if it
-    /// is known.
+    /// Makes a page for one answer. `None`: this program has no pages. `public_url`: the base of its
+    /// links, if it is known.
     pub fn draw(document: Document<'_>, public_url: &str, random: &mut Random) -> Option<Page> {
         let nonce = format!("{:016x}{:016x}", random.draw(), random.draw());
         let (html, words) = match document {
@@ -131,13 +131,13 @@ impl Page {
         })
     }
 
-    /// `Content-Security-Policy`: nothing runs in it but its own script and style, which carry a
+    /// Returns `Content-Security-Policy`: only the page's own script and style work. They carry a
     /// number drawn for this answer.
     pub fn policy(&self) -> &str {
         &self.policy
     }
 
-    /// The document in pieces: its files, the tags with the nonces, and the words.
+    /// Returns the document in pieces: its files, the tags with the nonces, and the words.
     pub fn body(&self) -> [&[u8]; 8] {
         let html = self.html;
         [
@@ -154,7 +154,7 @@ impl Page {
     }
 }
 
-/// Returns what a refused viewer reads, as HTML.
+/// Returns the text for a refused viewer, as HTML.
 fn words(refusal: &Refusal) -> String {
     let (title, text) = match refusal.reason {
         Some("expired") => (

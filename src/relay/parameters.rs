@@ -1,4 +1,4 @@
-//! The parameters of a query: each of them is known, and comes once.
+//! Reads the parameters of a query.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::viewer_id::ListedId;
 use crate::gate::SessionId;
 use crate::http::{Parameter, Refusal, Status, Target, percent_decoded, quoted};
 
-/// The longest that a session can be blocked: a day.
+/// The longest time for which a session can be blocked: a day.
 const BLOCK_SECONDS_MAX: u64 = 86_400;
 
 /// The parameters of a query, each of which is known and comes once.
@@ -15,7 +15,7 @@ pub(super) struct Parameters<'a> {
 }
 
 impl<'a> Parameters<'a> {
-    /// Those of a target, if all are known.
+    /// Reads the parameters of a target. Refuses unknown and repeated ones.
     pub fn read(target: &'a Target, known: &[&str]) -> Result<Parameters<'a>, Refusal> {
         let mut given: Vec<Parameter<'a>> = Vec::new();
         for parameter in target.parameters() {
@@ -41,7 +41,7 @@ impl<'a> Parameters<'a> {
         Ok(Parameters { given })
     }
 
-    /// A value as it was given.
+    /// Returns a value as the client wrote it.
     pub fn raw(&self, name: &str) -> Option<&'a str> {
         self.given
             .iter()
@@ -49,12 +49,12 @@ impl<'a> Parameters<'a> {
             .map(|parameter| parameter.value)
     }
 
-    /// A value with its percent-encoding undone.
+    /// Returns a value, percent-decoded.
     pub fn decoded(&self, name: &str) -> Result<Option<Vec<u8>>, Refusal> {
         self.raw(name).map(|raw| decoded(name, raw)).transpose()
     }
 
-    /// `true`, `false` or nothing, which is false; 1 and 0 do, too.
+    /// Returns a value that is `true` or 1, `false` or 0. Without the parameter it is false.
     pub fn flag(&self, name: &str) -> Result<bool, Refusal> {
         match self.raw(name) {
             None | Some("false" | "0") => Ok(false),
@@ -80,7 +80,7 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// The viewer that is meant.
+    /// Returns the viewer that `id` names.
     pub fn viewer_id(&self) -> Result<ListedId, Refusal> {
         let raw = self
             .raw("id")
@@ -95,12 +95,12 @@ impl<'a> Parameters<'a> {
         })
     }
 
-    /// The session that is meant, if one is.
+    /// Returns the session that `sessionid` names, if the query has one.
     pub fn session_if_given(&self) -> Result<Option<SessionId>, Refusal> {
         self.raw("sessionid").map(|_| self.session()).transpose()
     }
 
-    /// The session that is meant.
+    /// Returns the session that `sessionid` names.
     pub fn session(&self) -> Result<SessionId, Refusal> {
         let name = self.decoded("sessionid")?;
         let name =
@@ -129,17 +129,17 @@ pub(super) fn parse_session(bytes: &[u8]) -> Result<SessionId, Refusal> {
     SessionId::parse(bytes).map_err(|error| bad(format!("sessionid: {error}")))
 }
 
-/// 400.
+/// Returns 400.
 pub(super) fn bad(detail: impl Into<String>) -> Refusal {
     Refusal::new(Status::BadRequest, detail)
 }
 
-/// The session that a query alone names, as `/stream?sessionid=…` does.
+/// Returns the session of a query without other parameters, such as `/stream?sessionid=…`.
 pub(super) fn only_session(target: &Target) -> Result<SessionId, Refusal> {
     Parameters::read(target, &["sessionid"])?.session()
 }
 
-/// Refuses a query.
+/// Refuses a target with parameters.
 pub(super) fn no_parameters(target: &Target) -> Result<(), Refusal> {
     Parameters::read(target, &[]).map(|_| ())
 }

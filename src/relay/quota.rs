@@ -1,11 +1,12 @@
-//! How fast one source may send: its token's `max-bitrate`, and what it has used of it.
+//! Limits the bit rate of one source, by its token's `max-bitrate`.
 
 use std::time::Duration;
 
 use crate::time::Instant;
 use crate::token_bucket::{Rate, TokenBucket};
 
-/// What a stream's source may send. The stream keeps it until it loses the source.
+/// The bit rate of a stream's source, and how much of it is left. The stream keeps it until it loses
+/// the source.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Quota {
     bytes_per_second: u64,
@@ -13,16 +14,16 @@ pub(super) struct Quota {
     pub bucket: TokenBucket,
     /// Datagrams that were dropped.
     refused: u64,
-    /// The source is not read before then.
+    /// Time at which the source is read again. `None`: it is being read.
     pub rests_until: Option<Instant>,
-    /// The source was not read for a while since this was last asked.
+    /// The source was not read for a while since the last [`Quota::take_rested`].
     has_rested: bool,
     /// The log has said that the source is too fast.
     is_told: bool,
 }
 
-/// A source that was not read is read again so long before its bucket is full, when a tenth of a
-/// second's worth is in it: reading every few bytes would cost more than it brings.
+/// Time before its bucket is full at which a source is read again. The bucket then has a tenth of a
+/// second's worth: reading every few bytes would cost too much.
 const READ_AGAIN_BEFORE_FULL: Duration = Duration::from_millis(900);
 
 impl Quota {
@@ -38,7 +39,7 @@ impl Quota {
         }
     }
 
-    /// Sets another rate, in bits a second.
+    /// Sets another rate, in bits per second.
     pub fn set_rate(&mut self, bits_per_second: u64) {
         self.bytes_per_second = (bits_per_second / 8).max(1);
     }
@@ -67,7 +68,7 @@ impl Quota {
         self.rests_until.is_some()
     }
 
-    /// Returns whether the source is not read now, or was not since this was last asked.
+    /// Returns whether the source is not read now, or was not for a while since the last call.
     pub fn take_rested(&mut self) -> bool {
         std::mem::take(&mut self.has_rested) || self.rests_until.is_some()
     }
@@ -94,7 +95,7 @@ impl Quota {
         self.refused
     }
 
-    /// Returns the rate in bits a second the first time that this is asked.
+    /// Returns the rate in bits per second at the first call, and then `None`.
     pub fn take_report(&mut self) -> Option<u64> {
         let is_told = std::mem::replace(&mut self.is_told, true);
         (!is_told).then(|| self.bytes_per_second.saturating_mul(8))

@@ -8,8 +8,8 @@
 
 use std::net::IpAddr;
 
-use super::admission::{EntryPoint, KeptAccessRequest};
-use super::clients::{Stand, Waiting};
+use super::admission::EntryPoint;
+use super::clients::{Activity, Waiting};
 use super::old_options::OldOptions;
 use super::rtp_in::Sender;
 use super::streams::StreamSource;
@@ -41,9 +41,7 @@ impl Relay {
     fn may_stay(&self, id: ConnectionId, old: &OldOptions) -> Result<(), Refusal> {
         let settings = self.ctx.settings();
         let refused = |detail: &str| Err(Refusal::new(Status::Forbidden, detail));
-        let (Some(stand), Some((access_request, caller))) =
-            (self.clients.stand(id), self.clients.access_request(id))
-        else {
+        let Some(activity) = self.clients.activity(id) else {
             return Ok(());
         };
         if !self.clients.is_named_still(id, old, settings) {
@@ -52,11 +50,9 @@ impl Relay {
             );
         }
         let gate = self.grants.gate(&self.ctx);
-        match stand {
-            Stand::Idle => Ok(()),
-            Stand::Asks(way) => {
-                let unknown = KeptAccessRequest::of_entry_point(way);
-                let access_request = access_request.unwrap_or(&unknown).access_request(caller);
+        match activity {
+            Activity::Idle => Ok(()),
+            Activity::Asks(access_request) => {
                 if access_request.way == EntryPoint::Icecast && !settings.admits_icecast {
                     return refused(
                         "this server accepts no Icecast sources; start it with --icecast",
@@ -64,7 +60,8 @@ impl Relay {
                 }
                 gate.enter(&access_request)
             }
-            Stand::Watches(way, stream) => {
+            Activity::Watches(access_request, stream) => {
+                let way = access_request.way;
                 let is_remuxed =
                     stream.is_some_and(|stream| self.streams.remuxed_as(stream).is_some());
                 if (is_remuxed || way == EntryPoint::Remuxed) && !settings.remuxes {
@@ -73,8 +70,7 @@ impl Relay {
                 if way == EntryPoint::Hls && !settings.serves_hls {
                     return refused("this server does not serve HLS; start it with --hls=on");
                 }
-                let access_request = KeptAccessRequest::of_entry_point(way);
-                gate.enter(&access_request.access_request(caller))?;
+                gate.enter(&access_request)?;
                 let by_origin = old.asks_origin && !settings.asks_origin;
                 let name = self.clients.came_by(id).filter(|_| by_origin);
                 match name.is_none_or(|name| gate.may_stay(name)) {

@@ -1,10 +1,10 @@
-//! Requests, calls and datagrams: what the core does with each, part by part.
+//! Carries out requests, calls and datagrams, with one part of the core after the other.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::admission::{
-    AccessRequest, Caller, EntryPoint, SessionState, kicked, no_stream, not_found,
+    AccessRequest, Admission, Caller, EntryPoint, SessionState, kicked, no_stream, not_found,
 };
 use super::api::{Aborted, Call, DESCRIPTION, Kicked, Outcome};
 use super::clients::{ClientEvent, HEAD_COST, READ_COST_MAX, WaitOutcome, Waiting};
@@ -14,14 +14,15 @@ use super::grants::Change;
 use super::lists::{LookUp, without_names};
 use super::origin_error::OriginError;
 use super::page::{Document, Page};
-use super::pass::Admission;
 use super::route::{self, RequestContext, Route};
 use super::rtp_in::{Datagram, Newcomer, Sender, UdpPort};
 use super::streams::{SourceInfo, StreamSource};
 use super::view::View;
 use super::viewer_id::ListedId;
-use super::viewers::Known;
-use super::{ConnectionId, JobId, PullId, Relay, StreamId, metrics, pieces, shown, snapshot};
+use super::viewers::ListParts;
+use super::{
+    ConnectionId, JobId, PullId, Relay, StreamId, metric_values, metrics, pieces, snapshot,
+};
 use crate::clean_text::Agent;
 use crate::format::Format;
 use crate::gate::{SessionId, network_of};
@@ -42,7 +43,7 @@ impl Relay {
                 reply,
             } => self.request(id, &head, caller, reply),
             ClientEvent::Rtmp { name, caller } => self.publish_rtmp(id, name, caller),
-            ClientEvent::Called { call, reply } => self.call(id, call, reply),
+            ClientEvent::Call { call, reply } => self.call(id, call, reply),
             // A connection that ends may also be a broken one. With `--hold` the server treats it
             // as broken.
             ClientEvent::Complete { stream, is_sure } => {
@@ -52,10 +53,10 @@ impl Relay {
                 } else if let Some(session) = self.streams.session(stream) {
                     let reason = "the source is complete";
                     self.streams.end(stream, End::Complete, reason, ctx);
-                    self.clients.thank(id, &session, ctx);
+                    self.clients.complete_source(id, &session, ctx);
                 }
             }
-            ClientEvent::Found { pull, peer, answer } => {
+            ClientEvent::OriginAnswered { pull, peer, answer } => {
                 self.take_from_origin((id, peer), pull, answer)
             }
         }
@@ -103,24 +104,21 @@ impl Relay {
     }
 
     fn request(&mut self, id: ConnectionId, head: &Head, caller: Caller, reply: Reply) {
-        let framing = head.framing_of_media();
         self.clients.remove_expired_hls(&self.ctx);
-        let asked = RequestContext {
+        let context = RequestContext {
             caller,
             head,
-            framing,
             gate: self.grants.gate(&self.ctx),
-            settings: self.ctx.settings(),
             session_state: &|session, name| {
                 self.session_state_for(session, name, Some(caller.peer.ip()))
             },
             may_pass: &|| self.fetch.origins.check_via(head.fields.via.as_deref()),
         };
-        let (route, has_payload) = (asked.route(), asked.has_payload());
+        let route = context.route();
         let access_request = route
             .as_ref()
             .ok()
-            .and_then(|route| asked.kept_request(route));
+            .and_then(|route| context.kept_request(route));
         self.clients.keep_access_request(id, access_request);
         match route {
             Err(refusal) => {
@@ -162,7 +160,7 @@ impl Relay {
                 let via = head.fields.via.as_deref();
                 self.watch(id, session, view, via, reply, true);
             }
-            Ok(Route::Call(call)) if has_payload => {
+            Ok(Route::Call(call)) if head.has_payload() => {
                 self.clients
                     .await_payload(id, call, head, reply, &mut self.ctx)
             }
@@ -228,7 +226,9 @@ impl Relay {
         while let Some((id, bytes)) = anew {
             let (source, pull) = self.streams.source_of(id).unzip();
             match source {
-                Some(StreamSource::Http(connection)) => self.clients.turn_source(connection, id),
+                Some(StreamSource::Http(connection)) => {
+                    self.clients.set_source_stream(connection, id)
+                }
                 Some(StreamSource::Rtp(address)) => self.rtp_in.set_source(address, id),
                 _ => {}
             }
@@ -255,16 +255,16 @@ impl Relay {
     pub(super) fn prepare(&mut self, id: ConnectionId) {
         let (streams, clients) = (&mut self.streams, &mut self.clients);
         let (grants, lists, ctx) = (&self.grants, &mut self.lists, &mut self.ctx);
-        if let Some(viewing) = clients.viewing(id) {
-            let (head, end) = streams.prepare(viewing);
+        if let Some(response) = clients.viewer_response(id) {
+            let (head, end) = streams.prepare(response);
             if let Some(head) = head {
                 clients.push_head(id, &head);
             }
             if let Some(end) = end {
                 clients.end_viewer(id, end, ctx);
             }
-        } else if clients.due_list(id).is_some() {
-            pieces::write_piece(id, (streams, clients, grants, lists), ctx);
+        } else if let Some(list) = clients.take_due_list(id) {
+            pieces::write_piece(id, list, (streams, clients, grants, lists), ctx);
         } else if let Some(due) = clients.due_snapshot(id, ctx) {
             snapshot::write_piece(id, due, (streams, clients, grants), ctx);
         }
@@ -313,7 +313,9 @@ impl Relay {
                 Ok(job_id) => return self.clients.await_job(id, job_id, &mut self.ctx),
                 Err(refusal) => Err(refusal),
             },
-            Call::List(rows) => Ok(Outcome::List(rows)),
+            Call::List(rows) => {
+                return self.clients.list(id, rows, None, "", reply, &mut self.ctx);
+            }
             Call::AbortStream { session, block } => self.abort_stream(&session, block),
             Call::KickViewer { id, block } => self.kick_viewer(id, block),
             Call::Follow { of, last } => {
@@ -337,21 +339,21 @@ impl Relay {
             Call::About(about) => self.about(&about),
             Call::Panel(about) => {
                 self.count_looks();
-                let known = Known::new(&self.streams, &self.clients, &self.ctx);
-                super::icecast::list(&about, &known)
+                let parts = ListParts::new(&self.streams, &self.clients, &self.ctx);
+                super::icecast::list(&about, &parts)
             }
             Call::Metrics => {
                 self.count_looks();
                 let parts = (&self.streams, &self.clients, &self.fetch, &self.grants);
-                let seen = shown::seen(parts, self.held_bytes(), &self.ctx);
-                Ok(Outcome::text(metrics::MEDIA_TYPE, seen.text()))
+                let values = metric_values::collect(parts, self.held_bytes(), &self.ctx);
+                Ok(Outcome::text(metrics::MEDIA_TYPE, values.text()))
             }
             Call::Description => Ok(Outcome::text(json, DESCRIPTION)),
             Call::Health => Ok(Outcome::text(json, "{\"status\":\"ok\"}\n")),
             Call::Moved(address) => Ok(Outcome::Moved(address)),
             Call::Options { allow } => Ok(Outcome::Options(allow)),
         };
-        self.clients.give(id, answer, reply, &mut self.ctx);
+        self.clients.answer_call(id, answer, reply, &mut self.ctx);
     }
 
     /// Changes the token table, now or when the change is on disk. The other parts handle the
@@ -362,7 +364,7 @@ impl Relay {
             Ok(None) => self.clients.await_disk(id),
             Ok(Some((status, body))) => {
                 let answer = Ok(Outcome::Json(status, body));
-                self.clients.give(id, answer, reply, &mut self.ctx);
+                self.clients.answer_call(id, answer, reply, &mut self.ctx);
             }
             Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.ctx),
         }
@@ -399,7 +401,7 @@ impl Relay {
         block: Option<Duration>,
     ) -> Result<Outcome, Refusal> {
         let (id, session, whom) =
-            Known::new(&self.streams, &self.clients, &self.ctx).find(listed)?;
+            ListParts::new(&self.streams, &self.clients, &self.ctx).find(listed)?;
         if let Some(block) = block {
             self.grants.bar(&whom, block, &self.ctx)?;
         }

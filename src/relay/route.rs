@@ -7,13 +7,12 @@
 mod by_icecast;
 
 use super::admission::{
-    AccessRequest, Caller, EntryPoint, Gate, KeptAccessRequest, Look, SessionState, not_found,
+    AccessRequest, Admission, Caller, EntryPoint, Gate, Look, SessionState, not_found,
 };
 use super::api::{About, Call, Name, stream_url};
 use super::lists::is_of_peer;
 use super::page::Page;
 use super::parameters::{no_parameters, only_session, parse_session};
-use super::pass::Admission;
 use super::view::View;
 use super::{Settings, icecast};
 use crate::events::EventId;
@@ -21,7 +20,7 @@ use crate::gate::SessionId;
 use crate::hls::HlsRequest;
 use crate::http::{Framing, Head, Method, Parameter, Refusal, Status, Target, percent_encoded};
 
-/// What a request that passed its checks asks for.
+/// A request that passed its checks.
 pub(super) enum Route {
     Call(Call),
     Publish {
@@ -33,10 +32,10 @@ pub(super) enum Route {
         framing: Framing,
     },
     Watch {
-        /// The same.
+        /// As above.
         admission: Option<Admission>,
         session: SessionId,
-        /// What is wanted of it.
+        /// The part of the session.
         view: View,
     },
 }
@@ -47,28 +46,24 @@ pub(super) struct RequestContext<'a> {
     pub caller: Caller,
     /// Its head.
     pub head: &'a Head,
-    /// How its body ends. An Icecast source has no length, so this differs from `head.framing` there.
-    pub framing: Framing,
     /// Decides about access.
     pub gate: Gate<'a>,
-    /// Settings of the server.
-    pub settings: &'a Settings,
     /// State of a session, for a request with this session id.
     pub session_state: &'a dyn Fn(&SessionId, &SessionId) -> SessionState,
-    /// Whether it may be passed on to an origin.
+    /// Refuses a request that may not be passed on to an origin.
     pub may_pass: &'a dyn Fn() -> Result<(), Refusal>,
 }
 
-/// Files that say what a session plays, and where.
+/// Files below a stream with its title and its address.
 const ABOUT_FILES: [&[u8]; 3] = [b"now.json", b"listen.m3u", b"listen.pls"];
 
-/// A sessionid, and what a player says of a list: the segment, the part, and what it has.
+/// Parameters of a playlist: `sessionid`, `_HLS_msn`, `_HLS_part` and `_HLS_skip`.
 const LIST_PARAMETERS_MAX: usize = 4;
 const LOOK_METHODS: &str = "GET, HEAD, OPTIONS";
 const STREAM_METHODS: &str = "GET, HEAD, PUT, POST, OPTIONS";
 
 impl<'a> RequestContext<'a> {
-    /// Checks the request and says what it asks for.
+    /// Checks the request and returns its route.
     pub fn route(&self) -> Result<Route, Refusal> {
         let route = self
             .route_of_path()
@@ -87,18 +82,13 @@ impl<'a> RequestContext<'a> {
             _ => false,
         };
         // The token could be revoked before all of the body has come.
-        match is_by_token && self.has_payload() {
+        match is_by_token && self.head.has_payload() {
             true => Err(Refusal::framing(
                 Status::BadRequest,
                 "a body, which has no meaning here and must go",
             )),
             false => Ok(route),
         }
-    }
-
-    /// Returns whether a body follows the head.
-    pub fn has_payload(&self) -> bool {
-        !matches!(self.framing, Framing::None | Framing::Length(0))
     }
 
     fn entry_point(&self, route: &Route) -> EntryPoint {
@@ -115,7 +105,7 @@ impl<'a> RequestContext<'a> {
             Route::Call(Call::Options { .. }) => EntryPoint::Options,
             Route::Call(_) => EntryPoint::Call,
             Route::Publish { .. }
-                if self.settings.admits_icecast && icecast::is_source(self.head) =>
+                if self.gate.settings.admits_icecast && icecast::is_source(self.head) =>
             {
                 EntryPoint::Icecast
             }
@@ -125,24 +115,25 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// What is kept of a request that may last. A viewer's shows nothing that is asked for again.
-    pub fn kept_request(&self, route: &Route) -> Option<KeptAccessRequest> {
+    /// Returns the access request to keep if the request may last. Of a viewer's, admission would
+    /// ask for nothing again.
+    pub fn kept_request(&self, route: &Route) -> Option<AccessRequest> {
         match route {
             Route::Call(_) | Route::Publish { .. } => {
-                Some(self.access_request(self.entry_point(route)).keep())
+                Some(self.access_request(self.entry_point(route)))
             }
             Route::Watch { .. } => None,
         }
     }
 
-    fn access_request(&self, way: EntryPoint) -> AccessRequest<'a> {
+    fn access_request(&self, way: EntryPoint) -> AccessRequest {
         AccessRequest::of(way, self.caller, self.head)
     }
 
     fn route_of_path(&self) -> Result<Route, Refusal> {
         let segments = &self.head.target.segments;
         let segments: Vec<&[u8]> = segments.iter().map(Vec::as_slice).collect();
-        if self.settings.admits_icecast
+        if self.gate.settings.admits_icecast
             && let Some(route) = self.route_of_icecast(&segments)
         {
             return route;
@@ -195,10 +186,11 @@ impl<'a> RequestContext<'a> {
         };
         self.gate.enter(&self.access_request(way))?;
         self.gate.look(name)?;
-        let udp_clients_max = self.settings.limits.tokens.udp_clients_per_session_max;
-        let time = self.gate.time();
-        let call = Call::parse(name, &head.target, (udp_clients_max, time)).map_err(|bad| {
-            if self.has_payload() && head.target.query.is_none() {
+        let settings = self.gate.settings;
+        let udp_clients_max = settings.limits.tokens.udp_clients_per_session_max;
+        let limits = (udp_clients_max, self.gate.time);
+        let call = Call::parse(name, &head.target, limits).map_err(|bad| {
+            if head.has_payload() && head.target.query.is_none() {
                 let detail = format!(
                     "{}; parameters go in the query, such as ?type=http&sessionid=ID, not in the body",
                     bad.detail
@@ -207,7 +199,7 @@ impl<'a> RequestContext<'a> {
             }
             bad
         })?;
-        let is_of_all = !self.settings.peers.is_empty() && !is_of_peer(head.fields.via.as_deref());
+        let is_of_all = !settings.peers.is_empty() && !is_of_peer(head.fields.via.as_deref());
         Ok(Route::Call(match call {
             Call::List(rows) if is_of_all => Call::Collect(rows),
             // An id of another server, or no id: the reader gets everything anew.
@@ -225,7 +217,7 @@ impl<'a> RequestContext<'a> {
     fn look_by(
         &self,
         way: EntryPoint,
-        route: impl FnOnce(AccessRequest<'a>) -> Result<Route, Refusal>,
+        route: impl FnOnce(AccessRequest) -> Result<Route, Refusal>,
     ) -> Result<Route, Refusal> {
         match self.head.method {
             Method::Options => self.options(LOOK_METHODS),
@@ -304,7 +296,7 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// The session that a path names, or the query alone.
+    /// Returns the session that this segment of the path names, or else the query.
     fn session_named(&self, segment: Option<&[u8]>) -> Result<SessionId, Refusal> {
         match segment {
             Some(bytes) => {
@@ -370,7 +362,7 @@ impl<'a> RequestContext<'a> {
 
     /// Routes a playlist, a segment, or the stream in another container.
     fn stream_as(&self, session: &[u8], file: &[u8]) -> Result<Route, Refusal> {
-        let view = View::of(file, &self.head.target, self.settings);
+        let view = View::of(file, &self.head.target, self.gate.settings);
         let (way, view) = view.ok_or_else(not_found)?;
         self.look_by(way, |access_request| {
             let view = view?;
@@ -398,16 +390,15 @@ impl<'a> RequestContext<'a> {
         })
     }
 
-    /// Whether a playlist is asked for whose session the query names.
+    /// Returns whether the request is for a playlist whose session the query names.
     fn is_list_by_query(&self, file: &[u8]) -> bool {
         let mut parameters = self.head.target.parameters();
         let is_looked_at = matches!(self.head.method, Method::Get | Method::Head);
-        let is_list = self.settings.serves_hls && HlsRequest::is_list_named(file);
+        let is_list = self.gate.settings.serves_hls && HlsRequest::is_list_named(file);
         is_looked_at && is_list && parameters.any(|parameter| parameter.name == "sessionid")
     }
 
-    /// A playlist names its files relative to the path with the session id, so the client has to
-    /// ask for that path.
+    /// Redirects to the path with the session id, since a playlist names its files relative to it.
     fn list_by_query(&self, file: &[u8]) -> Result<Route, Refusal> {
         let access_request = self.access_request(EntryPoint::Hls);
         self.gate.enter(&access_request)?;

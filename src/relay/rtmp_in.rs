@@ -1,9 +1,8 @@
-//! Sources by RTMP (`--rtmp`). The gate decides about them as about a PUT, and what they send is
-//! the stream that a PUT of the same FLV would be.
+//! Sources by RTMP (`--rtmp`). The gate decides about them as about a PUT. Their stream is the same as
+//! that of a PUT with the same FLV.
 
-use super::admission::{AccessRequest, Caller, EntryPoint};
+use super::admission::{AccessRequest, Admission, Caller, EntryPoint};
 use super::parameters::parse_session;
-use super::pass::Admission;
 use super::streams::SourceInfo;
 use super::{ConnectionId, Relay};
 use crate::format::Format;
@@ -56,11 +55,7 @@ impl Relay {
         let way = EntryPoint::Rtmp;
         let gate = self.grants.gate(&self.ctx);
         gate.place(way, caller.beyond)?;
-        let access_request = AccessRequest {
-            from: caller.is_named.then_some(caller.peer),
-            is_proxied: caller.is_proxied,
-            ..AccessRequest::without_request(way, caller.peer)
-        };
+        let access_request = AccessRequest::without_request(way, caller.peer).by(caller);
         gate.enter(&access_request)?;
         let name = name?;
         let session = gate.opened_by(&name).clone();

@@ -61,7 +61,7 @@ pub(super) struct Sender {
 
 /// A stream's source that sends datagrams.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct DatagramSource {
     /// SSRC of its packets. `None`: it sends no RTP.
     pub ssrc: Option<u32>,
     /// Its address.
@@ -81,7 +81,7 @@ const BEGINNINGS_MAX: usize = 448;
 
 impl Sender {
     /// Returns its access request. `is_bare`: it sends MPEG-TS without RTP.
-    pub fn access_request(&self, is_bare: bool) -> AccessRequest<'static> {
+    pub fn access_request(&self, is_bare: bool) -> AccessRequest {
         let is_to_group = self.named != self.from;
         let way = match (is_bare, is_to_group) {
             (true, true) => EntryPoint::BareGroup,
@@ -102,7 +102,7 @@ impl Named for Sender {
     }
 }
 
-impl Known {
+impl DatagramSource {
     /// Returns whether the source sent this datagram: the address agrees, and for RTP the SSRC.
     fn sent(&self, sender: Sender, packet: Option<&Packet<'_>>) -> bool {
         self.from == sender.from && self.ssrc == packet.map(|packet| packet.ssrc)
@@ -141,7 +141,7 @@ impl RtpIn {
         (from, port): (SocketAddr, UdpPort),
         bytes: &'a [u8],
         tokens: Option<&Tokens>,
-        known: impl FnOnce(StreamId) -> Option<Known>,
+        known: impl FnOnce(StreamId) -> Option<DatagramSource>,
         ctx: &mut Context,
     ) -> Datagram<'a> {
         let came = sender(from, port, ctx)
@@ -159,7 +159,7 @@ impl RtpIn {
         (sender, port): (Sender, UdpPort),
         bytes: &'a [u8],
         tokens: Option<&Tokens>,
-        known: impl FnOnce(StreamId) -> Option<Known>,
+        known: impl FnOnce(StreamId) -> Option<DatagramSource>,
         now: Instant,
     ) -> Result<Datagram<'a>, Count> {
         let running = self.sources.get(&sender.named).copied();
@@ -456,7 +456,7 @@ mod tests {
         from: &str,
         port: UdpPort,
         bytes: &[u8],
-        known: &KnownOnes,
+        known: &Sources,
     ) -> String {
         let relay = &mut stage.relay;
         let of = |id: StreamId| {
@@ -497,7 +497,7 @@ mod tests {
         }
     }
 
-    type KnownOnes = [(u64, Known)];
+    type Sources = [(u64, DatagramSource)];
 
     /// Whose each datagram is: of a source that sends RTP, of one that does not, of a group of
     /// each, and of addresses that tokens name and that have no source.
@@ -528,7 +528,7 @@ mod tests {
             }
         }
         let heard = Instant::after_start(Duration::from_secs(10));
-        let source = |ssrc, from: &str| Known {
+        let source = |ssrc, from: &str| DatagramSource {
             ssrc,
             from: address(from),
             heard,

@@ -7,7 +7,6 @@ use std::net::{IpAddr, SocketAddr};
 use serde::Serialize;
 
 use super::Level;
-
 use super::viewer_id::{ListedId, PublicStreamId};
 use crate::clean_text::Title;
 use crate::events::EventId;
@@ -283,36 +282,36 @@ struct EventFields<'a> {
     what: &'a ServerEvent<'a>,
 }
 
-/// Writes an event about a session id. A refused source's session id may belong to another server,
-/// so only its digest is written.
+impl<'a> EventFields<'a> {
+    /// Returns the fields of an event about a session id. A refused source's session id may belong
+    /// to another server, so only its digest is written.
+    fn new(time: UnixTime, about: Option<&'a SessionId>, what: &'a ServerEvent<'a>) -> Self {
+        let is_strangers = matches!(what, ServerEvent::PublisherRefused { .. });
+        EventFields {
+            time: time.unix_seconds,
+            sessionid: about.filter(|_| !is_strangers),
+            session: about.map(SessionId::digest),
+            what,
+        }
+    }
+}
+
+/// Writes an event about a session id.
 pub fn write_unit(
     text: &mut Vec<u8>,
     (id, time): (EventId, UnixTime),
     about: Option<&SessionId>,
     what: &ServerEvent<'_>,
 ) {
-    let is_strangers = matches!(what, ServerEvent::PublisherRefused { .. });
-    let fields = EventFields {
-        time: time.unix_seconds,
-        sessionid: about.filter(|_| !is_strangers),
-        session: about.map(SessionId::digest),
-        what,
-    };
     begin_unit(text, what.name(), Some(&id.to_string()));
-    end_unit(text, &fields);
+    end_unit(text, &EventFields::new(time, about, what));
 }
 
 /// Returns the snapshot's row of a refused source, with the fields of its event.
 pub fn refusal_row(time: UnixTime, about: &SessionId, what: &ServerEvent<'_>) -> String {
     let mut text = Vec::new();
     begin_unit(&mut text, "refusal", None);
-    let row = EventFields {
-        time: time.unix_seconds,
-        sessionid: None,
-        session: Some(about.digest()),
-        what,
-    };
-    end_unit(&mut text, &row);
+    end_unit(&mut text, &EventFields::new(time, Some(about), what));
     String::from_utf8(text).unwrap_or_default()
 }
 

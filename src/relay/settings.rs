@@ -74,6 +74,13 @@ impl Settings {
         let is_in = self.rtp_to.iter().any(|subnet| subnet.contains(address));
         is_in || (self.rtp_to.is_empty() && !address.is_multicast())
     }
+
+    /// Returns whether a token may name this address, as a UDP client or as a joined group.
+    pub(super) fn may_be_named(&self, address: SocketAddr) -> bool {
+        let address = address.ip().to_canonical();
+        let mut joins = self.joins.iter();
+        self.may_receive(address) || joins.any(|join| join.group == address)
+    }
 }
 
 /// Limits of the core. Each part below the core has limits of its own.
@@ -116,7 +123,7 @@ pub struct Limits {
     /// Limits of the token table.
     pub tokens: gate::Limits,
     /// Limits of the log.
-    pub report: LogLimits,
+    pub log: LogLimits,
 }
 
 /// Fields of response heads that are made once, at the start.

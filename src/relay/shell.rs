@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::{AHEAD_COST_MAX, ConnectionId, Relay};
+use super::{ConnectionId, PIPELINED_COST_MAX, Relay};
 use crate::gather::Gather;
 use crate::stream::Outcome;
 use crate::time::Instant;
@@ -100,7 +100,7 @@ pub trait Inputs {
     fn bytes(&self, count: usize) -> &[u8];
 
     /// Observes the core after each input.
-    fn heard(&mut self, _relay: &Relay) {}
+    fn after_input(&mut self, _relay: &Relay) {}
 }
 
 /// Minimal size of a read from each client, however many there are: a system call should be worth
@@ -150,11 +150,11 @@ impl Readers {
         let more = self.more.len();
         self.read_from_next(more, |readers| &mut readers.more, relay, inputs, share);
         let mut cost = 0;
-        while cost < AHEAD_COST_MAX.min(share.cost_max)
+        while cost < PIPELINED_COST_MAX.min(share.cost_max)
             && let Some(spent) = relay.read_pipelined(share.now)
         {
             cost += spent;
-            inputs.heard(relay);
+            inputs.after_input(relay);
         }
     }
 
@@ -176,7 +176,7 @@ impl Readers {
             }
             if let Some(id) = list(self).pop_front() {
                 cost += self.read_from(id, relay, inputs, Share { bytes_max, ..share });
-                inputs.heard(relay);
+                inputs.after_input(relay);
             }
         }
     }
@@ -278,7 +278,7 @@ mod tests {
             &self.bytes[..count]
         }
 
-        fn heard(&mut self, relay: &Relay) {
+        fn after_input(&mut self, relay: &Relay) {
             relay.check();
             self.heard += 1;
         }

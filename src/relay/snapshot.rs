@@ -11,7 +11,7 @@ use super::grants::Grants;
 use super::server_event::{begin_unit, end_unit};
 use super::streams::{Row, Streams};
 use super::viewer_id::Mark;
-use super::viewers::Known;
+use super::viewers::ListParts;
 use crate::gate::{Detailed, SessionId, Tuple};
 
 /// Bytes of text, and rows looked at, after which a piece ends.
@@ -25,11 +25,11 @@ pub(super) fn write_piece(
     (streams, clients, grants): (&Streams, &mut Clients, &Grants),
     ctx: &mut Context,
 ) {
-    let known = Known::new(streams, clients, ctx);
-    let piece = piece(snapshot, of.as_ref(), &known, grants);
+    let parts = ListParts::new(streams, clients, ctx);
+    let piece = piece(snapshot, of.as_ref(), &parts, grants);
     clients.push_snapshot(id, (piece.text, piece.next), ctx);
     for stream in piece.held {
-        ctx.rations.report_hold(stream);
+        ctx.event_limits.report_hold(stream);
     }
 }
 
@@ -47,7 +47,7 @@ struct Piece {
 fn piece(
     (rows, after): Snapshot,
     of: Option<&SessionId>,
-    known: &Known<'_>,
+    parts: &ListParts<'_>,
     grants: &Grants,
 ) -> Piece {
     let (mut text, mut held) = (Vec::new(), Vec::new());
@@ -61,10 +61,10 @@ fn piece(
             (Rows::Details, mark, Some(Rows::Streams))
         }
         Rows::Streams | Rows::Histories => {
-            let rations = &known.ctx.rations;
-            let rows = known.streams.rows(after, known.ctx).map(|(mark, row)| {
+            let limits = &parts.ctx.event_limits;
+            let rows = parts.streams.rows(after, parts.ctx).map(|(mark, row)| {
                 let is_meant = of.is_none_or(|of| row.sessionid == of);
-                let is_shown = is_meant && rations.reports_stream(row.id);
+                let is_shown = is_meant && limits.reports_stream(row.id);
                 held.extend((is_shown && row.held).then_some(row.id.serial));
                 (mark, is_shown.then_some(row))
             });
@@ -72,10 +72,10 @@ fn piece(
             (Rows::Streams, mark, Some(Rows::Viewers(None)))
         }
         Rows::Viewers(_) => {
-            let viewers = known.piece(after, of);
+            let viewers = parts.piece(after, of);
             let mark = viewers.last().map(|(mark, _)| *mark);
             for (_, row) in viewers {
-                if row.is_reported() && known.ctx.rations.reports_viewer(row.id) {
+                if row.is_reported() && parts.ctx.event_limits.reports_viewer(row.id) {
                     begin_unit(&mut text, "viewer", None);
                     end_unit(&mut text, &row);
                 }
@@ -116,7 +116,7 @@ fn write_rows<R: Serialize>(
 /// Returns whether a token is the session's, or a key to it.
 fn is_about(tuple: &Tuple, of: &SessionId) -> bool {
     let opens = tuple.http().and_then(|grant| grant.terms.opens.as_ref());
-    opens.unwrap_or(tuple.session()) == of
+    opens.unwrap_or(&tuple.session) == of
 }
 
 #[cfg(test)]
@@ -146,12 +146,12 @@ mod tests {
     /// Returns all pieces: the text of each, and the position behind it.
     fn pieces(stage: &Stage, of: Option<&str>) -> Vec<(String, Option<Snapshot>)> {
         let relay = &stage.relay;
-        let known = Known::new(&relay.streams, &relay.clients, &relay.ctx);
+        let parts = ListParts::new(&relay.streams, &relay.clients, &relay.ctx);
         let of = of.map(session);
         let mut next = Some((Rows::Details, (0, 0)));
         let mut pieces = Vec::new();
         while let Some(snapshot) = next {
-            let piece = piece(snapshot, of.as_ref(), &known, &relay.grants);
+            let piece = piece(snapshot, of.as_ref(), &parts, &relay.grants);
             let text = String::from_utf8(piece.text).expect("UTF-8");
             pieces.push((text, piece.next.clone()));
             next = piece.next;

@@ -66,7 +66,7 @@ impl Stage {
                     self.closed.insert(id);
                     self.calls.retain(|(call, _)| *call != id);
                 }
-                Action::Help(job_id, job) => self.jobs.push((job_id, job)),
+                Action::Run(job_id, job) => self.jobs.push((job_id, job)),
                 Action::ShutdownWrite(_)
                 | Action::ReadOn(_)
                 | Action::ReturnMemory(_)

@@ -19,15 +19,15 @@ pub(super) const NAMES: &[&str] = &[
     "note",
 ];
 
-/// The longest time that is given as seconds: ten years.
+/// The longest time in seconds: ten years.
 const SECONDS_MAX: u64 = 10 * 365 * 86_400;
 const VIEWERS_MAX: u64 = 1_000_000;
-/// The slowest that a source can be made, in bits a second; a slower one is taken for a dead one.
+/// The lowest limit on a source, in bits per second. A slower source counts as silent.
 const BITRATE_MIN: u64 = 8 << 10;
 const BITRATE_MAX: u64 = 1 << 40;
 
-/// What an `http` token is to grant, asked for at `now`; nothing, where `is_http` does not say that
-/// one is asked for.
+/// Returns what a call at `now` grants over HTTP. `is_http`: whether its type has `http`. Without
+/// that it grants nothing, and may have none of these parameters.
 pub(super) fn read(
     parameters: &Parameters<'_>,
     is_http: bool,
@@ -118,7 +118,7 @@ fn read_number(raw: &str, (least, most): (u64, u64)) -> Option<u64> {
     number.filter(|number| (least..=most).contains(number))
 }
 
-/// So many seconds from now, and never less; or a second of the calendar.
+/// Parses a number of seconds from now, or a time of the calendar. A number never means less time.
 fn time(
     parameters: &Parameters<'_>,
     name: &str,

@@ -52,7 +52,7 @@ fn what_a_token_file_grants_is_granted_and_what_follows_is_written() {
     assert!(matches!(job, Job::Append(_)), "{job:?}");
     stage
         .relay
-        .helped(job_id, Done::Appended(Ok(())), stage.now);
+        .job_finished(job_id, Done::Appended(Ok(())), stage.now);
     stage.settle();
     stage.assert_status(caller, 201);
 }

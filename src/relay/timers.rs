@@ -1,12 +1,12 @@
-//! What is due, and when: one deadline for each owner, ordered.
+//! The deadlines of the core, in their order. Each owner has at most one.
 //!
-//! A deadline that moves away is not touched while its old time is not [`SOON`]: it fires at its old
+//! A deadline that moves away is not touched while its old time is not [`SOON`]. It fires at its old
 //! time, its owner finds that nothing is due yet, and arms the new one. So progress costs nothing
-//! here, an owner has one entry at most, and an idle server has none. A deadline that is soon moves,
-//! as that costs less than a wake-up of the server.
+//! here, and an idle server has no entry. A deadline that is soon moves, since that costs less than
+//! a wake-up of the server.
 //!
-//! A turn calls those whose time had come when it began, each once: who then asks for a time that
-//! has come already takes nobody's place, and is called in the next turn.
+//! A turn calls each owner whose deadline had come when the turn began, once. An owner that then
+//! sets a deadline in the past is called in the next turn. So it delays no other owner.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use std::time::Duration;
 use super::{ConnectionId, PullId, StreamId};
 use crate::time::Instant;
 
-/// Who asked to be woken.
+/// The owner of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Owner {
-    /// A connection: a head, a body or a viewer that is too slow.
+    /// A connection whose request, body or socket is too slow.
     Connection(ConnectionId),
-    /// A stream: its next datagrams, its source's silence.
+    /// A stream whose next datagrams are due, or whose source is silent.
     Stream(StreamId),
-    /// A pull: an origin's name, the next round, nobody to watch.
+    /// A pull that waits for a name or for its next round, or that nobody watches.
     Pull(PullId),
-    /// First packets of RTP sources: the second has not come.
+    /// The senders of a first RTP packet, whose second packet has not come.
     Candidates,
-    /// Memory that has been freed: it has been for a while.
+    /// Freed memory that goes back to the kernel.
     Memory,
-    /// A token that will be over.
+    /// The next token that expires.
     Tokens,
 }
 
-/// The moment for which an owner has an entry, kept at the owner.
+/// The time for which an owner has an entry. The owner keeps it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Armed(Option<Instant>);
 
@@ -42,12 +42,12 @@ const SOON: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct Timers {
     due: BTreeSet<(Instant, Owner)>,
-    /// Those that this turn calls, and has not called yet. Between turns there are none.
+    /// Entries that this turn has yet to call. Empty between two turns.
     called: BTreeSet<(Instant, Owner)>,
 }
 
 impl Timers {
-    /// Wakes the owner at `deadline` at the latest.
+    /// Adds or moves the owner's entry, so that the owner is called at `deadline` at the latest.
     pub fn arm(&mut self, armed: &mut Armed, owner: Owner, deadline: Instant, now: Instant) {
         let is_kept = |at: Instant| {
             let is_early = at < deadline && now + SOON < at;
@@ -61,7 +61,7 @@ impl Timers {
         armed.0 = Some(deadline);
     }
 
-    /// Forgets the owner's entry.
+    /// Removes the owner's entry.
     pub fn disarm(&mut self, armed: &mut Armed, owner: Owner) {
         if let Some(deadline) = armed.0.take() {
             let entry = (deadline, owner);
@@ -69,12 +69,12 @@ impl Timers {
         }
     }
 
-    /// When the next owner is to be woken.
+    /// Returns the next deadline.
     pub fn next(&self) -> Option<Instant> {
         self.due.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Begins a turn: it calls the owners whose deadline has come, up to `owners_max`.
+    /// Begins a turn, which calls at most `owners_max` owners whose deadline has come.
     pub fn call_due(&mut self, now: Instant, owners_max: usize) {
         while self.called.len() < owners_max
             && let Some(first) = self.due.first()
@@ -84,35 +84,35 @@ impl Timers {
         }
     }
 
-    /// Whom this turn calls next. Its entry is gone: the caller clears what the owner remembers
-    /// with [`Armed::fired`].
+    /// Returns the owner that this turn calls next, and removes its entry. The owner then calls
+    /// [`Armed::fired`].
     pub fn next_called(&mut self) -> Option<Owner> {
         self.called.pop_first().map(|(_, owner)| owner)
     }
 
-    /// Ends a turn. The owners that it has not called are called in the next one.
+    /// Ends a turn. The next one calls the owners that this one has not called.
     pub fn end_turn(&mut self) {
         self.due.append(&mut self.called);
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.due.len() + self.called.len()
     }
 }
 
 impl Armed {
-    /// The entry has been popped.
+    /// Notes that the entry was removed, because its time has come.
     pub fn fired(&mut self) {
         self.0 = None;
     }
 
-    /// Whether the owner is called by then at the latest.
+    /// Returns whether the owner is called at this time at the latest.
     pub fn is_armed_by(&self, deadline: Instant) -> bool {
         self.0.is_some_and(|armed| armed <= deadline)
     }
 
-    /// Whether there is an entry.
+    /// Returns whether the owner has an entry.
     pub fn is_armed(&self) -> bool {
         self.0.is_some()
     }

@@ -1,4 +1,4 @@
-//! What of a session somebody wants to watch.
+//! The part of a session that a viewer asks for.
 
 use super::Settings;
 use super::admission::EntryPoint;
@@ -7,22 +7,22 @@ use crate::hls::{HlsRequest, PlaylistPosition};
 use crate::http::{Refusal, Target};
 use crate::remux;
 
-/// What is wanted of a session's stream.
+/// The part of a session that a viewer asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum View {
-    /// All of it, as it comes.
+    /// The whole stream, as its source sends it.
     Whole,
-    /// All of it, in this container.
+    /// The whole stream, in this container.
     In(remux::Target),
-    /// Its newest key frame, as MP4.
+    /// The newest key frame, as MP4.
     Poster,
-    /// Its playlist, or what that names.
+    /// The playlist, or a file that it names.
     Part(HlsRequest),
 }
 
 impl View {
-    /// Returns the view for the part of a path behind the session id; `None` if it can be none.
+    /// Returns the view for the part of a path behind the session id. `None`: there is no such view.
     pub fn of(
         file: &[u8],
         target: &Target,
@@ -73,8 +73,8 @@ impl View {
         }
     }
 
-    /// Whether it may be waited for where the session does not run: what a playlist names has no
-    /// name yet.
+    /// Returns whether a client may wait for it while the session does not run. The files of a
+    /// playlist have no names before.
     pub fn can_wait(&self) -> bool {
         match self {
             View::Whole | View::In(_) | View::Poster => true,

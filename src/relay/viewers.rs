@@ -5,10 +5,9 @@
 //! but not between two requests.
 
 use super::ConnectionId;
-use super::admission::no_viewer;
+use super::admission::{Barred, no_viewer};
 use super::clients::{Clients, PIECE_ROWS, WaitFor};
 use super::context::Context;
-use super::pass::Barred;
 use super::streams::{Streams, ViewerRow};
 use super::viewer_id::{ListedId, Mark};
 use crate::gate::{SessionId, network_of};
@@ -18,8 +17,8 @@ use crate::http::{Refusal, Status};
 const WAITING: u64 = u64::MAX - 1;
 const BLOCKED: u64 = u64::MAX;
 
-/// The parts that know viewers.
-pub struct Known<'a> {
+/// The parts whose rows the lists have.
+pub struct ListParts<'a> {
     /// The streams.
     pub streams: &'a Streams,
     /// The connections of the viewers.
@@ -28,10 +27,10 @@ pub struct Known<'a> {
     pub ctx: &'a Context,
 }
 
-impl<'a> Known<'a> {
-    /// Makes it of the parts.
-    pub fn new(streams: &'a Streams, clients: &'a Clients, ctx: &'a Context) -> Known<'a> {
-        Known {
+impl<'a> ListParts<'a> {
+    /// Borrows the parts.
+    pub fn new(streams: &'a Streams, clients: &'a Clients, ctx: &'a Context) -> ListParts<'a> {
+        ListParts {
             streams,
             clients,
             ctx,
@@ -108,7 +107,7 @@ impl<'a> Known<'a> {
     /// Returns the rows of the waiting clients in this queue. `first`: first number of their marks.
     fn waiting(
         &self,
-        room: WaitFor,
+        wait_for: WaitFor,
         first: u64,
         after: Mark,
         of: Option<&SessionId>,
@@ -121,7 +120,7 @@ impl<'a> Known<'a> {
         let those = self
             .clients
             .waiting
-            .from(room, ConnectionId::from_u64(from));
+            .from(wait_for, ConnectionId::from_u64(from));
         let those =
             those.filter(move |(_, session)| !is_over && of.is_none_or(|of| *session == of));
         those.filter_map(move |(id, session)| {
@@ -350,8 +349,8 @@ mod tests {
             watch(&mut stage, number, "/stream/b");
         }
         let relay = &stage.relay;
-        let known = Known::new(&relay.streams, &relay.clients, &relay.ctx);
-        let first = known.piece((0, 0), None);
+        let parts = ListParts::new(&relay.streams, &relay.clients, &relay.ctx);
+        let first = parts.piece((0, 0), None);
         assert_eq!(first.len(), own + clients.len());
         let is_udp = |row: &ViewerRow| row.way == "udp";
         assert_eq!(first.iter().filter(|(_, row)| is_udp(row)).count(), 60);
@@ -371,16 +370,16 @@ mod tests {
             assert!(host.starts_with(if is_udp(row) { "10.1." } else { "10.2." }));
         }
         let after = first.last().expect("rows").0;
-        let second = known.piece(after, None);
+        let second = parts.piece(after, None);
         assert_eq!(
             second.len(),
             PIECE_ROWS + 1,
             "one more says that there are more"
         );
         assert!(second.iter().all(|(_, row)| row.sessionid == session("b")));
-        let third = known.piece(second.last().expect("rows").0, None);
+        let third = parts.piece(second.last().expect("rows").0, None);
         assert_eq!(third.len(), PIECE_ROWS - 1);
-        assert_eq!(known.piece((0, 0), Some(&session("a"))).len(), first.len());
+        assert_eq!(parts.piece((0, 0), Some(&session("a"))).len(), first.len());
     }
 
     /// An id of another run is not found. A UDP client cannot be disconnected by its id.
@@ -391,7 +390,7 @@ mod tests {
         let viewer = watch(&mut stage, 0, "/stream/s");
         let other = watch(&mut stage, 1, "/healthz");
         let relay = &stage.relay;
-        let known = Known::new(&relay.streams, &relay.clients, &relay.ctx);
+        let parts = ListParts::new(&relay.streams, &relay.clients, &relay.ctx);
         let run = relay.ctx.run;
         let of = |run, connection: ConnectionId| ListedId::Connection {
             run,
@@ -406,7 +405,7 @@ mod tests {
             (client(run), Some(Status::Conflict)),
             (client(run.wrapping_add(1)), Some(Status::NotFound)),
         ] {
-            let found = known.find(id);
+            let found = parts.find(id);
             let refused = found.as_ref().err().map(|refusal| refusal.status);
             assert_eq!(refused, status, "{id}");
             if let Ok((connection, session, (name, _))) = found {

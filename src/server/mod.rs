@@ -265,11 +265,11 @@ impl Server {
     /// Handles results of the threads.
     fn take_results(&mut self, now: Instant) {
         while let Some((job_id, done)) = self.disk.as_mut().and_then(Disk::next_result) {
-            self.relay.helped(job_id, done, now);
+            self.relay.job_finished(job_id, done, now);
         }
         let mut look_ups = self.look_ups.as_mut();
         while let Some((job_id, done)) = look_ups.as_mut().and_then(|all| all.next_result(now)) {
-            self.relay.helped(job_id, done, now);
+            self.relay.job_finished(job_id, done, now);
         }
         while let Some(news) = self.access_log.as_mut().and_then(AccessLog::news) {
             self.console.write_line(&news);
@@ -284,7 +284,7 @@ impl Server {
             (Job::Append(_), None, _) | (Job::Resolve(_), _, None) => false,
         };
         if !is_taken {
-            self.relay.not_helped(job_id, now);
+            self.relay.job_refused(job_id, now);
         }
     }
 
@@ -436,7 +436,7 @@ impl Server {
                         self.readers.push(id, &mut socket.input);
                     }
                 }
-                Action::Help(job_id, job) => self.help(job_id, job, now),
+                Action::Run(job_id, job) => self.help(job_id, job, now),
                 Action::ReturnMemory(blocks) => sys::process::return_memory(blocks),
                 Action::Log(line) => self.console.write_line(&line),
                 Action::LogAccess(line) => {

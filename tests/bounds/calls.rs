@@ -129,7 +129,7 @@ fn changes_with_names_that_wait_for_the_disk_are_bounded() {
                     meter::counted(|| {
                         let one = || Ok((0..32u8).map(|n| ([11, 0, 0, n + 1], 5).into()).collect());
                         let results = (0..256).map(|_| one()).collect();
-                        relay.helped(job_id, tollgate::relay::Done::Resolved(results), now)
+                        relay.job_finished(job_id, tollgate::relay::Done::Resolved(results), now)
                     });
                 }
                 other => println!(

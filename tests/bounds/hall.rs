@@ -8,7 +8,7 @@ use std::time::Duration;
 use tollgate::config::{self, Command};
 use tollgate::gather::Gather;
 use tollgate::relay::{
-    AHEAD_COST_MAX, Action, ConnectionId, Job, JobId, Outgoing, Relay, UdpPort, write_next,
+    Action, ConnectionId, Job, JobId, Outgoing, PIPELINED_COST_MAX, Relay, UdpPort, write_next,
 };
 use tollgate::time::Instant;
 
@@ -168,7 +168,7 @@ impl Hall {
             }
         }
         let mut cost = 0;
-        while cost < AHEAD_COST_MAX
+        while cost < PIPELINED_COST_MAX
             && let Some(spent) = counted(|| relay.read_pipelined(now))
         {
             cost += spent;
@@ -213,7 +213,7 @@ impl Hall {
                     );
                     self.calls.push((id, address));
                 }
-                Action::Help(job_id, job) => self.jobs.push((job_id, job)),
+                Action::Run(job_id, job) => self.jobs.push((job_id, job)),
                 // Text that the shell writes and frees.
                 Action::Log(line) => {
                     self.running += usize::from(line.contains("event=stream-begins"));

@@ -178,7 +178,7 @@ fn read_journal(bytes: &[u8]) {
     let shown = |tokens: &Tokens| -> Vec<_> {
         let tuples = tokens.after(0);
         tuples
-            .map(|tuple| (tuple.session().clone(), tuple.kind().clone()))
+            .map(|tuple| (tuple.session.clone(), tuple.kind.clone()))
             .collect()
     };
     assert_eq!(shown(&again), shown(&tokens));

@@ -102,7 +102,7 @@ fn config(chance: &mut Chance) -> Config {
     limits.tokens.tokens_max = chance.magnitude(4..=1000);
     limits.tokens.udp_clients_per_session_max = chance.within(2..=8);
     limits.http.head_bytes_max = chance.magnitude(1024..=16 * 1024);
-    limits.report.lines_per_second_max = u32::MAX;
+    limits.log.lines_per_second_max = u32::MAX;
     limits.head_time = chance.millis(100..=5000);
     limits.source_idle_time = chance.millis(500..=15_000);
     limits.body_bytes_per_second_min = *chance.pick(&[0, 100, 10_000]);
@@ -583,7 +583,7 @@ impl World {
             *turn > turns
         });
         for (job_id, done) in due {
-            self.relay.helped(job_id, done, self.now);
+            self.relay.job_finished(job_id, done, self.now);
             self.relay.check();
         }
     }
@@ -741,7 +741,7 @@ impl World {
                     let socket = socket.expect("read on is who is connected");
                     self.readers.push(id, &mut socket.input);
                 }
-                Action::Help(job_id, job) => self.help(job_id, &job),
+                Action::Run(job_id, job) => self.help(job_id, &job),
                 Action::ReturnMemory(_) => {}
                 Action::Log(line) => self.knowledge.read_log(&line),
                 Action::LogAccess(line) => assert!(!line.contains('\n'), "{line:?}"),
@@ -825,7 +825,7 @@ impl World {
             })
             .collect();
         match chance.within(0..=9) {
-            0 => self.relay.not_helped(job_id, self.now),
+            0 => self.relay.job_refused(job_id, self.now),
             // Nobody ever says.
             1 if !self.is_compared => {}
             _ => self.errands.push((turn, job_id, Done::Resolved(results))),
@@ -838,7 +838,7 @@ impl World {
         let chance = &mut chance_of(self.seed, "append", job_id.0);
         let turn = self.turns + chance.magnitude(1..=60);
         match chance.within(0..=9) {
-            0 => self.relay.not_helped(job_id, self.now),
+            0 => self.relay.job_refused(job_id, self.now),
             1 => {
                 let full = Done::Appended(Err("no space is left".to_owned()));
                 self.errands.push((turn, job_id, full));
@@ -1128,7 +1128,7 @@ impl Inputs for Ends<'_> {
         &self.buffer[..count]
     }
 
-    fn heard(&mut self, relay: &Relay) {
+    fn after_input(&mut self, relay: &Relay) {
         relay.check();
         note_who_waits(relay, self.clients);
     }

@@ -60,7 +60,7 @@ pub(super) const LIMITS: &[Row] = &[
     .more("A head with more gets 431."),
     one("log-lines", "N", |c, text| {
         put(
-            &mut c.core.limits.report.lines_per_second_max,
+            &mut c.core.limits.log.lines_per_second_max,
             values::count(text, 1..=1_000_000).map(|lines| lines as u32),
         )
     })

@@ -123,7 +123,7 @@ fn table(changes: &[Entry]) -> Tokens {
 fn shown(tokens: &Tokens) -> Vec<String> {
     let tuples = tokens.after(0);
     tuples
-        .map(|tuple| format!("{:?} {:?}", tuple.session().as_str(), tuple.kind()))
+        .map(|tuple| format!("{:?} {:?}", tuple.session.as_str(), tuple.kind))
         .collect()
 }
 
@@ -394,7 +394,7 @@ fn a_journal_of_version_0_2_is_what_it_was() {
     let tokens = table(&read);
     let tuples = tokens
         .after(0)
-        .map(|tuple| tuple.session().as_str().to_owned());
+        .map(|tuple| tuple.session.as_str().to_owned());
     assert_eq!(tuples.collect::<Vec<_>>(), ["demo", "demo", "cam", "demo"]);
     let cam = Grant {
         direction: Direction::Both,

@@ -226,7 +226,7 @@ mod tests {
         tokens
             .add(&session, Some(Direction::In.into()), Vec::new())
             .expect("there is room");
-        let serials: Vec<u64> = tokens.of(&session).map(|tuple| tuple.serial()).collect();
+        let serials: Vec<u64> = tokens.of(&session).map(|tuple| tuple.serial).collect();
         assert_eq!(serials, [40]);
         // The larger value of both counts, and a serial that leaves no room for others is refused.
         assert_eq!(receive_end(&mut tokens, 5, 2), Ok(()));

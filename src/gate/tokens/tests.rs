@@ -124,7 +124,7 @@ fn tuples_are_listed_in_the_order_of_addition() {
     );
     assert_eq!(listed(tokens.of(&a)), [&*all[0], &*all[3], &*all[4]]);
     assert_eq!(listed(tokens.of(&session("c"))), [""; 0]);
-    let second = tokens.after(0).nth(1).expect("five tuples").serial();
+    let second = tokens.after(0).nth(1).expect("five tuples").serial;
     assert_eq!(listed(tokens.after(second)), all[2..]);
     assert_eq!(tokens.udp_destinations(&a).count(), 2);
 }
@@ -427,7 +427,7 @@ fn random_steps_keep_the_views_in_agreement() {
                 .after(0)
                 .map(|tuple| {
                     (
-                        tuple.session().as_str(),
+                        tuple.session.as_str(),
                         tuple.rtp().map(|rtp| rtp.client.to_string()),
                     )
                 })

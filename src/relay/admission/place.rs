@@ -10,13 +10,13 @@ use crate::relay::{CONNECTIONS_BEYOND_MAX, Settings};
 
 /// How the server learns the client's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
+pub enum AddressFrom {
     /// The connection's address is the client's.
-    Own,
-    /// The connection begins with a PROXY protocol header.
-    Header,
+    Connection,
+    /// The connection begins with a PROXY protocol header, which names the client.
+    ProxyHeader,
     /// A field of each request names the client.
-    Field,
+    Request,
 }
 
 /// Limit that a connection exceeds.
@@ -46,13 +46,13 @@ const HOSTS_OF_NETWORK: usize = 16;
 impl Settings {
     /// Returns how the server learns the client of a connection from this host. Only a configured
     /// proxy can name another address.
-    pub fn door(&self, host: IpAddr) -> Door {
+    pub fn address_from(&self, host: IpAddr) -> AddressFrom {
         if is_in(&self.proxies, host) {
-            Door::Header
+            AddressFrom::ProxyHeader
         } else if self.is_forwarder(host) {
-            Door::Field
+            AddressFrom::Request
         } else {
-            Door::Own
+            AddressFrom::Connection
         }
     }
 

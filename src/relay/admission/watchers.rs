@@ -63,7 +63,7 @@ impl Gate<'_> {
     /// whether the session runs.
     pub fn watch(
         &self,
-        access_request: &AccessRequest<'_>,
+        access_request: &AccessRequest,
         name: &SessionId,
         session_state: &SessionState,
         look: Look,

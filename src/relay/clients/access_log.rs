@@ -18,7 +18,7 @@ use crate::time::UnixTime;
 
 /// A request that is being answered.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) struct Entry {
+pub(super) struct AccessEntry {
     /// Host, time and request line.
     request: Box<str>,
     /// The referrer's site, and the user agent.
@@ -35,10 +35,10 @@ const WRITTEN_BYTES_MAX: usize = 256;
 const PARAMETERS_MAX: usize = 8;
 const VALUE_BYTES_MAX: usize = 32;
 
-impl Entry {
+impl AccessEntry {
     /// Makes the entry of a request whose head could not be read.
-    pub fn unread(host: IpAddr, date: UnixTime) -> Entry {
-        Entry {
+    pub fn unread(host: IpAddr, date: UnixTime) -> AccessEntry {
+        AccessEntry {
             request: format!("{host} - - [{}] \"-\"", date.log_form()).into(),
             client: "\"-\" \"-\"".into(),
             status: None,
@@ -47,18 +47,18 @@ impl Entry {
     }
 
     /// Makes the entry of a source by RTMP, written as the PUT that it replaces.
-    fn rtmp(host: IpAddr, date: UnixTime, name: &[u8]) -> Entry {
+    fn rtmp(host: IpAddr, date: UnixTime, name: &[u8]) -> AccessEntry {
         let mut request = format!("{host} - - [{}] \"PUT /stream/", date.log_form());
         push_session(&mut request, name);
         request.push_str(" RTMP/1.0\"");
-        Entry {
+        AccessEntry {
             request: request.into(),
-            ..Entry::unread(host, date)
+            ..AccessEntry::unread(host, date)
         }
     }
 
     /// Makes the entry of a request with this head.
-    pub fn new(host: IpAddr, date: UnixTime, head: &Head) -> Entry {
+    pub fn new(host: IpAddr, date: UnixTime, head: &Head) -> AccessEntry {
         let mut request = format!("{host} - - [{}] \"", date.log_form());
         request.push_str(match head.method {
             Method::Other => UNKNOWN,
@@ -81,10 +81,10 @@ impl Entry {
             head.fields.user_agent.as_deref().unwrap_or("-"),
         );
         client.push('"');
-        Entry {
+        AccessEntry {
             request: request.into(),
             client: client.into(),
-            ..Entry::unread(host, date)
+            ..AccessEntry::unread(host, date)
         }
     }
 
@@ -200,7 +200,7 @@ impl Clients {
     pub(super) fn note(
         &mut self,
         id: ConnectionId,
-        entry: impl FnOnce(IpAddr, UnixTime) -> Entry,
+        entry: impl FnOnce(IpAddr, UnixTime) -> AccessEntry,
         ctx: &Context,
     ) {
         if ctx.settings().has_access_log
@@ -213,23 +213,25 @@ impl Clients {
 
     /// Keeps what the log shows of a client by RTMP that asks for a stream of this name.
     pub fn note_rtmp(&mut self, id: ConnectionId, name: &[u8], ctx: &Context) {
-        self.note(id, |host, date| Entry::rtmp(host, date, name), ctx);
+        self.note(id, |host, date| AccessEntry::rtmp(host, date, name), ctx);
     }
 
     /// Notes the status of a request's answer, where requests are logged.
     pub(super) fn note_status(&mut self, id: ConnectionId, status: Status) {
-        let connection = self.connections.get_mut(id);
-        if let Some(entry) = connection.and_then(|connection| connection.access.as_mut()) {
+        if let Some(entry) = self.entry(id) {
             entry.status = Some(status);
         }
     }
 
     /// Adds to the bytes of a request's answer, where requests are logged.
     pub(super) fn note_bytes(&mut self, id: ConnectionId, bytes: usize) {
-        let connection = self.connections.get_mut(id);
-        if let Some(entry) = connection.and_then(|connection| connection.access.as_mut()) {
+        if let Some(entry) = self.entry(id) {
             entry.bytes += bytes as u64;
         }
+    }
+
+    fn entry(&mut self, id: ConnectionId) -> Option<&mut AccessEntry> {
+        self.connections.get_mut(id)?.access.as_deref_mut()
     }
 }
 

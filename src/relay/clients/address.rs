@@ -13,7 +13,7 @@ use super::{Clients, Phase, Step};
 use crate::gate::canonical;
 use crate::http::{Forwarded, Refusal, Status, is_of_another_machine};
 use crate::proxy_header;
-use crate::relay::admission::{Beyond, Door};
+use crate::relay::admission::{AddressFrom, Beyond};
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId};
@@ -38,8 +38,8 @@ impl Clients {
         ctx: &mut Context,
     ) -> Option<ConnectionId> {
         let peer = canonical(peer);
-        let door = ctx.settings().door(peer.ip());
-        let is_anyones = door != Door::Own;
+        let address_from = ctx.settings().address_from(peer.ip());
+        let is_anyones = address_from != AddressFrom::Connection;
         let host = (!is_anyones).then_some(peer.ip());
         if host.is_some_and(|host| ctx.settings().is_crowd(host, self.hosts.of(host))) {
             return None;
@@ -54,12 +54,12 @@ impl Clients {
         connection.is_named = !is_anyones;
         connection.is_rtmp = is_rtmp;
         connection.begin(ctx);
-        match door {
-            Door::Own => {}
-            Door::Header => {
+        match address_from {
+            AddressFrom::Connection => {}
+            AddressFrom::ProxyHeader => {
                 (connection.phase, connection.publisher) = (Phase::Opening, None);
             }
-            Door::Field => connection.forwarder = Some(Box::new(peer)),
+            AddressFrom::Request => connection.forwarder = Some(Box::new(peer)),
         }
         ctx.count(Count::Connections, 1);
         let id = self.connections.insert(connection);
@@ -125,7 +125,7 @@ impl Clients {
             return true;
         };
         let peer = canonical(client);
-        // A proxy that another one introduces is nobody, as one that speaks for itself.
+        // A proxy that another proxy names is no client.
         let is_elsewhere = is_of_another_machine(peer, connection.peer);
         let is_nobody = is_elsewhere || ctx.settings().is_proxy(peer.ip());
         let introducer = std::mem::replace(&mut connection.peer, peer);

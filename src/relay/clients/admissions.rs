@@ -12,11 +12,10 @@ use super::{Clients, Phase, WaitOutcome};
 use crate::gate::{SessionId, network_of};
 use crate::http::{Refusal, Status};
 use crate::relay::ConnectionId;
-use crate::relay::admission::SessionState;
+use crate::relay::admission::{Admission, SessionState};
 use crate::relay::context::Context;
 use crate::relay::cut_reason::CutReason;
 use crate::relay::event::Event;
-use crate::relay::pass::Admission;
 use crate::time::UnixTime;
 
 /// Connections admitted by each session id.
@@ -165,7 +164,7 @@ impl Clients {
                 let refusal = Refusal::new(Status::Forbidden, reason);
                 self.lose_source(id, &refusal, reason, ctx);
             }
-            // It is asked about again in its turn, and refused.
+            // It is decided about again in its turn, and refused.
             Phase::Waiting(_) => self.call_one(id, WaitOutcome::Called),
             Phase::Opening
             | Phase::Head(_)

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use super::admissions::Admissions;
 use super::{Clients, Connection, Phase, WaitFor, WaitOutcome};
 use crate::gate::SessionId;
+use crate::relay::admission::Admission;
 use crate::relay::context::Context;
-use crate::relay::pass::Admission;
 use crate::relay::{ConnectionId, JobId, StreamId};
 
 /// What other parts know, for checking the phases.
-pub(in crate::relay) struct Known<'a> {
+pub(in crate::relay) struct OtherParts<'a> {
     /// Whether this stream exists.
     pub has_stream: &'a dyn Fn(StreamId) -> bool,
     /// Whether this session runs.
@@ -19,11 +19,11 @@ pub(in crate::relay) struct Known<'a> {
     pub has_collecting: &'a dyn Fn(JobId) -> bool,
 }
 
-impl Known<'_> {
+impl OtherParts<'_> {
     fn check(&self, id: ConnectionId, connection: &Connection) {
         match &connection.phase {
-            Phase::Viewer(viewing) => {
-                let (stream, _) = viewing.place();
+            Phase::Viewer(response) => {
+                let (stream, _) = response.place();
                 assert!(
                     (self.has_stream)(stream),
                     "a viewer outlives its stream: {id:?}"
@@ -40,7 +40,7 @@ impl Known<'_> {
                 )
             }
             Phase::Waiting(waiting) => assert!(
-                waiting.room == WaitFor::Progress || !(self.runs)(&waiting.session),
+                waiting.wait_for == WaitFor::Progress || !(self.runs)(&waiting.session),
                 "somebody waits for what runs: {id:?}"
             ),
             Phase::PeerRequest(request) => assert!(
@@ -54,7 +54,7 @@ impl Known<'_> {
 
 impl Clients {
     /// Checks what must hold. Returns the number of deadlines.
-    pub fn check(&self, known: &Known<'_>, ctx: &Context) -> usize {
+    pub fn check(&self, others: &OtherParts<'_>, ctx: &Context) -> usize {
         let all = || self.connections.iter().map(|(_, connection)| connection);
         assert_eq!(
             self.hosts.count(),
@@ -68,7 +68,7 @@ impl Clients {
             "waiting connections are counted wrong"
         );
         for (id, connection) in self.connections.iter() {
-            known.check(id, connection);
+            others.check(id, connection);
             if let Some((deadline, _)) = connection.deadline(ctx) {
                 let is_looked_after = connection.armed.is_armed_by(deadline.max(ctx.now()));
                 assert!(

@@ -22,15 +22,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::access_log::Entry;
+use super::access_log::AccessEntry;
 use super::output::Output;
 use super::{Clients, Phase};
 use crate::copied::Copied;
 use crate::gate::SessionId;
-use crate::relay::admission::{Beyond, Caller, KeptAccessRequest};
+use crate::relay::admission::{AccessRequest, Admission, Beyond, Caller};
 use crate::relay::context::Context;
 use crate::relay::origin_error::OriginError;
-use crate::relay::pass::Admission;
 use crate::relay::timers::{Armed, Owner};
 use crate::relay::{Action, ConnectionId};
 use crate::rtmp::Publisher;
@@ -78,7 +77,7 @@ pub struct Connection {
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) is_queued: bool,
     /// The request that is being answered, where requests are logged.
-    pub(super) access: Option<Box<Entry>>,
+    pub(super) access: Option<Box<AccessEntry>>,
     /// Limit that it exceeds. It gets only the answers that need no place ([`Gate::place`]).
     ///
     /// [`Gate::place`]: crate::relay::admission::Gate::place
@@ -90,7 +89,7 @@ pub struct Connection {
         feature = "handover",
         serde(default, skip_serializing_if = "Option::is_none")
     )]
-    pub(super) access_request: Option<Box<KeptAccessRequest>>,
+    pub(super) access_request: Option<Box<AccessRequest>>,
     /// It came to the port for RTMP. A successor does not get it.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) is_rtmp: bool,
@@ -319,7 +318,7 @@ impl Clients {
             ctx.act(Action::LogAccess(entry.line()));
         }
         if let Phase::Waiting(waiting) = &connection.phase {
-            self.waiting.leave(waiting.room, id);
+            self.waiting.leave(waiting.wait_for, id);
         }
         if let Some(event) = connection.phase.closed(id, key, connection.peer) {
             ctx.notify(event);

@@ -30,7 +30,8 @@ pub struct EventReader {
     /// Position in the snapshot. `None`: it has got the whole snapshot.
     snapshot: Option<Snapshot>,
     /// Time of the last output.
-    spoken: Instant,
+    #[cfg_attr(feature = "handover", serde(rename = "spoken"))]
+    last_output: Instant,
 }
 
 /// Position in the snapshot: the table, and the last row.
@@ -50,12 +51,12 @@ impl EventReader {
     #[cfg(feature = "handover")]
     pub(super) fn fit(&mut self, ctx: &Context) {
         self.next = self.next.min(ctx.events.next());
-        self.spoken = self.spoken.min(ctx.now());
+        self.last_output = self.last_output.min(ctx.now());
     }
 
     /// Returns when a comment is due.
     pub(super) fn deadline(&self) -> Instant {
-        self.spoken + HEARTBEAT
+        self.last_output + HEARTBEAT
     }
 
     /// Returns whether there is a piece of the snapshot, an event for it, or an event to skip.
@@ -66,7 +67,7 @@ impl EventReader {
     /// Records that `bytes` of events were sent. Returns the rest of an event that was sent in part.
     pub(super) fn advance(&mut self, bytes: usize, ctx: &Context) -> Vec<u8> {
         let (next, rest) = ctx.events.advance(self.next, self.of.as_ref(), bytes);
-        (self.next, self.spoken) = (next, ctx.now());
+        (self.next, self.last_output) = (next, ctx.now());
         rest
     }
 }
@@ -113,7 +114,7 @@ impl Clients {
             of,
             next: resumed.map_or(events.next(), |last| last.number + 1),
             snapshot: resumed.is_none().then_some(FIRST),
-            spoken: ctx.now(),
+            last_output: ctx.now(),
         };
         let has_missed = last.is_some() && resumed.is_none();
         let mut first = head;
@@ -137,7 +138,7 @@ impl Clients {
         if let Some(connection) = self.connections.get_mut(id)
             && let Phase::EventReader(reader) = &mut connection.phase
         {
-            reader.spoken = ctx.now();
+            reader.last_output = ctx.now();
             if next.is_none() {
                 if reader.of.is_none() {
                     text.extend(ctx.refused().flat_map(str::bytes));
@@ -194,7 +195,7 @@ impl Clients {
     pub(super) fn comment(&mut self, id: ConnectionId, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id) {
             if let Phase::EventReader(reader) = &mut connection.phase {
-                reader.spoken = ctx.now();
+                reader.last_output = ctx.now();
             }
             if connection.output.is_empty() {
                 connection.output.push(COMMENT);
@@ -207,7 +208,7 @@ impl Clients {
     /// Returns the next event of a reader, and the session whose events it gets. `None` during the
     /// snapshot.
     pub fn reads(&self, id: ConnectionId) -> Option<(u64, Option<&SessionId>)> {
-        match &self.connections.get(id)?.phase {
+        match self.phase(id)? {
             Phase::EventReader(reader) if reader.snapshot.is_none() => {
                 Some((reader.next, reader.of.as_ref()))
             }

@@ -14,7 +14,7 @@ use crate::copied::{Copied, CopiedPart, Copies};
 use crate::gate::SessionId;
 use crate::handover::{HandoverError, Line, Writer, must};
 use crate::http::{HeadReader, Reply, is_of_another_machine};
-use crate::relay::admission::{Caller, Door, EntryPoint, KeptAccessRequest};
+use crate::relay::admission::{AccessRequest, AddressFrom, EntryPoint};
 use crate::relay::context::Context;
 use crate::relay::old_options::OldOptions;
 use crate::relay::settings::{Fields, VARIES};
@@ -48,36 +48,36 @@ pub enum Concern {
 }
 
 /// What a client does, as far as admission asks about it.
-pub enum Stand {
+pub enum Activity {
     /// No request of the client is open.
     Idle,
     /// The client is a source, or waits for the answer of a call, or reads it.
-    Asks(EntryPoint),
-    /// The client watches this stream by this entry point, or waits for one.
-    Watches(EntryPoint, Option<StreamId>),
+    Asks(AccessRequest),
+    /// The client watches this stream, or waits for one.
+    Watches(AccessRequest, Option<StreamId>),
 }
 
 impl Clients {
     /// Returns what a client does; `None` for a connection that this server made.
-    pub fn stand(&self, id: ConnectionId) -> Option<Stand> {
-        Some(match &self.connections.get(id)?.phase {
-            Phase::Opening | Phase::Head(_) | Phase::Lingering(_) => Stand::Idle,
-            Phase::Source(source) if source.reply.is_some() => Stand::Asks(EntryPoint::Put),
-            Phase::EventReader(_) => Stand::Asks(EntryPoint::Events),
+    pub fn activity(&self, id: ConnectionId) -> Option<Activity> {
+        let connection = self.connections.get(id)?;
+        let request = |way| connection.access_request_at(way);
+        Some(match &connection.phase {
+            Phase::Opening | Phase::Head(_) | Phase::Lingering(_) => Activity::Idle,
+            Phase::Source(source) if source.reply.is_some() => {
+                Activity::Asks(request(EntryPoint::Put))
+            }
+            Phase::EventReader(_) => Activity::Asks(request(EntryPoint::Events)),
             Phase::Payload(_)
             | Phase::ListResponse(_)
             | Phase::PendingCall(_)
-            | Phase::AwaitingJournal => Stand::Asks(EntryPoint::Call),
-            Phase::Viewer(viewing) => Stand::Watches(EntryPoint::Viewer, Some(viewing.place().0)),
-            Phase::Waiting(waiting) => Stand::Watches(waiting.view.entry_point(), None),
+            | Phase::AwaitingJournal => Activity::Asks(request(EntryPoint::Call)),
+            Phase::Viewer(response) => {
+                Activity::Watches(request(EntryPoint::Viewer), Some(response.place().0))
+            }
+            Phase::Waiting(waiting) => Activity::Watches(request(waiting.view.entry_point()), None),
             Phase::Source(_) | Phase::OriginRequest(_) | Phase::PeerRequest(_) => return None,
         })
-    }
-
-    /// Returns the kept access request of a client, if its request may last, and the client's address.
-    pub fn access_request(&self, id: ConnectionId) -> Option<(Option<&KeptAccessRequest>, Caller)> {
-        let connection = self.connections.get(id)?;
-        Some((connection.access_request.as_deref(), connection.caller()))
     }
 
     /// Returns whether these settings name the client of a connection in the same way as the predecessor.
@@ -91,14 +91,16 @@ impl Clients {
             Phase::Opening | Phase::Head(_) | Phase::Lingering(_)
         );
         let forwarder = connection.forwarder.as_deref();
-        let by_door = match (connection.introducer.as_deref(), forwarder) {
+        let by_same_means = match (connection.introducer.as_deref(), forwarder) {
             (Some(proxy), forwarder) => {
-                settings.door(proxy.ip()) == Door::Header
+                settings.address_from(proxy.ip()) == AddressFrom::ProxyHeader
                     && forwarder.is_none_or(|proxy| settings.is_forwarder(proxy.ip()))
             }
-            (None, Some(proxy)) => settings.door(proxy.ip()) == Door::Field,
-            (None, None) if connection.is_named => settings.door(peer.ip()) == Door::Own,
-            (None, None) => settings.door(peer.ip()) == Door::Header,
+            (None, Some(proxy)) => settings.address_from(proxy.ip()) == AddressFrom::Request,
+            (None, None) if connection.is_named => {
+                settings.address_from(peer.ip()) == AddressFrom::Connection
+            }
+            (None, None) => settings.address_from(peer.ip()) == AddressFrom::ProxyHeader,
         };
         let is_a_proxy = connection.is_named && settings.is_proxy(peer.ip());
         // A connection does not keep the proxies that a request came through. The next request names them.
@@ -109,7 +111,7 @@ impl Clients {
             || forwarder
                 .zip(introducer)
                 .is_some_and(|(client, proxy)| is_of_another_machine(*client, *proxy));
-        by_door && !is_a_proxy && !is_by_others && !is_elsewhere
+        by_same_means && !is_a_proxy && !is_by_others && !is_elsewhere
     }
 
     /// Writes the state of each client that can go, and returns these clients. The others stay, such
@@ -170,7 +172,7 @@ impl Clients {
                 std::mem::replace(&mut connection.phase, Phase::AwaitingJournal)
             });
             if let Some(Phase::Waiting(waiting)) = phase {
-                self.waiting.leave(waiting.room, *id);
+                self.waiting.leave(waiting.wait_for, *id);
             }
             self.close(*id, ctx);
         }
@@ -226,7 +228,9 @@ impl Clients {
         let has_read_all = connection.input.is_empty();
         match &connection.phase {
             Phase::Waiting(waiting) => match waiting.outcome {
-                WaitOutcome::Open => self.waiting.enter(waiting.room, waiting.what(), id, None),
+                WaitOutcome::Open => self
+                    .waiting
+                    .enter(waiting.wait_for, waiting.what(), id, None),
                 WaitOutcome::Called | WaitOutcome::TurnedAway(_) => self.queue_pipelined(id),
             },
             Phase::EventReader(_) => drop(self.readers.insert(id)),
@@ -253,10 +257,10 @@ impl Clients {
         let each = self.connections.iter();
         each.filter_map(|(id, connection)| match &connection.phase {
             Phase::Source(source) => Some((id, Concern::Source(source.stream))),
-            Phase::Viewer(viewing) => Some((
+            Phase::Viewer(response) => Some((
                 id,
                 Concern::Viewer {
-                    place: viewing.place(),
+                    place: response.place(),
                     is_blocked: connection.is_blocked,
                 },
             )),
@@ -268,6 +272,19 @@ impl Clients {
 }
 
 impl Connection {
+    /// Returns the access request of the client: the kept one, or else one for `localhost` at this
+    /// entry point.
+    fn access_request_at(&self, way: EntryPoint) -> AccessRequest {
+        let caller = self.caller();
+        let kept = self.access_request.as_deref().cloned();
+        let request = kept.unwrap_or_else(|| AccessRequest {
+            host: "localhost".to_owned(),
+            names_another: true,
+            ..AccessRequest::without_request(way, caller.peer)
+        });
+        request.by(caller)
+    }
+
     /// Corrects times that another process sent. Its unread input is read again in its turn.
     fn fit(&mut self, ctx: &Context) {
         let now = ctx.now();
@@ -332,7 +349,7 @@ impl Phase {
         match self {
             Phase::Payload(payload) => Some(&mut payload.reply),
             Phase::Source(source) => source.reply.as_mut(),
-            Phase::Viewer(viewing) => Some(&mut viewing.reply),
+            Phase::Viewer(response) => Some(&mut response.reply),
             Phase::Waiting(waiting) => Some(&mut waiting.reply),
             Phase::ListResponse(listing) => Some(&mut listing.reply),
             _ => None,
@@ -488,7 +505,7 @@ mod tests {
         let found = vec![Ok(vec!["10.0.0.9:5004".parse().expect("an address")])];
         stage
             .relay
-            .helped(job_id, crate::relay::Done::Resolved(found), stage.now);
+            .job_finished(job_id, crate::relay::Done::Resolved(found), stage.now);
         stage.settle();
         stage.assert_status(pending_call, 201);
         stage.relay.unblocked(blocked);

@@ -91,20 +91,41 @@ impl ListResponse {
 }
 
 impl Clients {
+    /// Takes the list that a client reads, if its next piece must be made.
+    /// [`Clients::push_piece`] puts it back.
+    pub fn take_due_list(&mut self, id: ConnectionId) -> Option<Box<ListResponse>> {
+        let connection = self.connections.get_mut(id)?;
+        if !connection.output.is_empty() {
+            return None;
+        }
+        match std::mem::take(&mut connection.phase) {
+            Phase::ListResponse(list) => Some(list),
+            phase => {
+                connection.phase = phase;
+                None
+            }
+        }
+    }
+
+    /// Closes the connection of a list. Its reader sees that the list is cut.
+    pub fn cut_list(&mut self, id: ConnectionId, list: Box<ListResponse>, ctx: &mut Context) {
+        self.enter(id, Phase::ListResponse(list));
+        self.close(id, ctx);
+    }
+
     /// Writes the next piece of a list. It may be the last.
     pub fn push_piece(
         &mut self,
         id: ConnectionId,
+        list: Box<ListResponse>,
         (piece, is_last): (Vec<u8>, bool),
         ctx: &mut Context,
     ) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        let Phase::ListResponse(list) = &connection.phase else {
-            return;
-        };
         let reply = list.reply;
+        connection.phase = Phase::ListResponse(list);
         let end: &[u8] = match reply.version {
             Version::Http10 => {
                 connection.output.push(&piece);

@@ -31,18 +31,17 @@ use std::net::SocketAddr;
 use crate::http::HeadReader;
 use crate::relay::streams::ViewerResponse;
 use admissions::Admissions;
-pub(super) use check::Known;
+pub(super) use check::OtherParts;
 pub use connection::Connection;
 use connection::Lingering;
 use event_reader::EventReader;
 pub(super) use event_reader::Snapshot;
 #[cfg(feature = "handover")]
-pub(super) use handover::{ClientsState, Concern, Stand};
+pub(super) use handover::{Activity, ClientsState, Concern};
 use hosts::Hosts;
-use list_response::ListResponse;
-pub(super) use list_response::PIECE_ROWS;
+pub(super) use list_response::{ListResponse, PIECE_ROWS};
 use origin_request::OriginRequest;
-pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
+pub use reading::{DATAGRAMS_COST_MAX, END_COST, PIPELINED_COST_MAX, READ_COST_MAX};
 pub(super) use reading::{HEAD_COST, LOOK_COST, Step};
 use request::Payload;
 use source::Source;
@@ -81,7 +80,7 @@ pub(super) struct Clients {
     /// Readers of `/api/events`.
     readers: BTreeSet<ConnectionId>,
     /// Whether the log says that something else than RTMP came to the port for RTMP.
-    has_told_of_others: bool,
+    has_logged_others: bool,
 }
 
 /// Phase of a connection. Rare ones are boxed, since each connection has space for the largest.
@@ -142,8 +141,8 @@ impl Phase {
                 id,
                 reason: "the connection broke",
             }),
-            Phase::Viewer(viewing) => {
-                let (stream, viewer) = viewing.place();
+            Phase::Viewer(response) => {
+                let (stream, viewer) = response.place();
                 Some(Event::ViewerClosed {
                     stream,
                     viewer,
@@ -188,12 +187,12 @@ pub(super) enum ClientEvent {
         caller: Caller,
     },
     /// A call whose payload has arrived.
-    Called { call: Call, reply: Reply },
+    Call { call: Call, reply: Reply },
     /// The source of this stream is complete. `is_sure`: its body said so; otherwise its connection
     /// ended.
     Complete { stream: StreamId, is_sure: bool },
     /// An origin has answered with a stream.
-    Found {
+    OriginAnswered {
         pull: PullId,
         peer: SocketAddr,
         answer: Answer,
@@ -256,13 +255,21 @@ impl Clients {
         }
         None
     }
-}
 
-impl Clients {
+    /// Returns the phase of a connection.
+    fn phase(&self, id: ConnectionId) -> Option<&Phase> {
+        Some(&self.connections.get(id)?.phase)
+    }
+
+    /// Returns the phase of a connection, to change it.
+    fn phase_mut(&mut self, id: ConnectionId) -> Option<&mut Phase> {
+        Some(&mut self.connections.get_mut(id)?.phase)
+    }
+
     /// Returns whether a client waits for this job, or for the rest of its list.
     pub fn awaits(&self, id: ConnectionId, job_id: JobId) -> bool {
-        let connection = self.connections.get(id);
-        connection.is_some_and(|connection| connection.phase.job_id() == Some(job_id))
+        let phase = self.phase(id);
+        phase.is_some_and(|phase| phase.job_id() == Some(job_id))
     }
 
     /// Returns the number of connections without a host: this server's own, and those of unknown
@@ -304,7 +311,7 @@ mod tests {
 
     /// Its answer depends on that, and on nothing else.
     #[test]
-    fn who_waits_for_names_awaits_their_ticket() {
+    fn a_client_that_waits_for_names_awaits_their_job() {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
         stage
             .relay

@@ -83,7 +83,7 @@ impl Clients {
                         return Step::On;
                     }
                     200 => {
-                        return Step::Came(ClientEvent::Found {
+                        return Step::Event(ClientEvent::OriginAnswered {
                             pull: request.pull,
                             peer: connection.peer,
                             answer,
@@ -100,9 +100,7 @@ impl Clients {
 
     /// Closes the connection to an origin, because of this error.
     pub fn give_up_origin(&mut self, id: ConnectionId, fault: OriginError, ctx: &mut Context) {
-        if let Some(connection) = self.connections.get_mut(id)
-            && let Phase::OriginRequest(request) = &mut connection.phase
-        {
+        if let Some(Phase::OriginRequest(request)) = self.phase_mut(id) {
             request.fault = fault;
         }
         self.close(id, ctx);

@@ -21,7 +21,7 @@ use crate::relay::{Action, ConnectionId, StreamId};
 /// of a byte of media: at most some nanoseconds.
 pub const READ_COST_MAX: usize = 512 * 1024;
 /// Maximal cost of reading pipelined input in a turn. It is lower, because these clients can wait.
-pub const AHEAD_COST_MAX: usize = READ_COST_MAX / 2;
+pub const PIPELINED_COST_MAX: usize = READ_COST_MAX / 2;
 /// Maximal cost of reading datagrams in a turn. A source that begins or ends costs as much as a
 /// head.
 pub const DATAGRAMS_COST_MAX: usize = READ_COST_MAX / 2;
@@ -32,7 +32,7 @@ const HEADS_AT_ONCE_MAX: usize = 2;
 /// Cost of removing a connection.
 pub const END_COST: usize = HEAD_COST;
 /// Fixed cost of each read: mostly a system call.
-const GO_COST: usize = 512;
+const READ_COST: usize = 512;
 /// Cost of a head, with its consequences.
 pub const HEAD_COST: usize = 4096;
 /// Cost of a piece of a body, such as a chunk.
@@ -59,7 +59,7 @@ pub enum Step<'a> {
     /// Media of this stream. There may be more.
     Media(StreamId, &'a [u8]),
     /// An event that other parts must handle before more is read.
-    Came(ClientEvent),
+    Event(ClientEvent),
 }
 
 /// Unread input of a client.
@@ -71,12 +71,12 @@ pub struct Input<'a> {
 /// Maximal size of a read from a client that sends no media.
 pub(super) const READ_BYTES_MAX: usize = 16 * 1024;
 /// Maximal size of pipelined input that is read while another request is being answered.
-const AHEAD_BYTES_MAX: usize = 4 * 1024;
+const PIPELINED_BYTES_MAX: usize = 4 * 1024;
 
 impl Reading {
     /// Begins a read of this number of bytes.
     pub fn begin(&mut self, bytes: usize) {
-        self.cost = GO_COST + bytes;
+        self.cost = READ_COST + bytes;
         self.heads = 0;
     }
 
@@ -133,7 +133,7 @@ impl Clients {
 
     /// Returns the stream whose source a client is.
     pub fn source_of(&self, id: ConnectionId) -> Option<StreamId> {
-        match &self.connections.get(id)?.phase {
+        match self.phase(id)? {
             Phase::Source(source) => Some(source.stream),
             _ => None,
         }
@@ -166,7 +166,7 @@ impl Clients {
             | Phase::ListResponse(_)
             | Phase::EventReader(_)
             | Phase::PendingCall(_)
-            | Phase::AwaitingJournal => AHEAD_BYTES_MAX.saturating_sub(waiting_bytes),
+            | Phase::AwaitingJournal => PIPELINED_BYTES_MAX.saturating_sub(waiting_bytes),
             Phase::Source(source) => of_source(source.stream, ctx),
         }
     }
@@ -255,7 +255,7 @@ impl Clients {
                         if input.len() > READ_BYTES_MAX {
                             source.reply = source.reply.map(Reply::closing);
                         }
-                        Step::Came(ClientEvent::Complete {
+                        Step::Event(ClientEvent::Complete {
                             stream: source.stream,
                             is_sure: true,
                         })
@@ -352,7 +352,7 @@ impl Clients {
             | Phase::EventReader(_)
             | Phase::OriginRequest(_)
             | Phase::PeerRequest(_) => self.close(id, ctx),
-            // What has been asked before is answered still.
+            // Earlier requests still get their answers.
             Phase::Head(_)
             | Phase::Lingering(_)
             | Phase::ListResponse(_)
@@ -394,7 +394,7 @@ mod tests {
     fn turn(stage: &mut Stage) -> u64 {
         let before = stage.relay.ctx.counts.of(Count::Streams);
         let mut cost = 0;
-        while cost < AHEAD_COST_MAX
+        while cost < PIPELINED_COST_MAX
             && let Some(spent) = stage.relay.read_pipelined(stage.now)
         {
             cost += spent;
@@ -437,11 +437,11 @@ mod tests {
             let heads = turn(&mut stage);
             streams += heads;
             turns += 1;
-            assert!(heads as usize <= AHEAD_COST_MAX / HEAD_COST + HEADS_AT_ONCE_MAX);
+            assert!(heads as usize <= PIPELINED_COST_MAX / HEAD_COST + HEADS_AT_ONCE_MAX);
             stage.assert_status(other, 200);
             stage.relay.lost(other, stage.now);
         }
-        assert!(turns > usize::from(clients) * requests * HEAD_COST / AHEAD_COST_MAX / 2);
+        assert!(turns > usize::from(clients) * requests * HEAD_COST / PIPELINED_COST_MAX / 2);
         assert_eq!(streams, u64::from(clients) * requests as u64);
         for id in ids {
             assert_eq!(stage.text(id).matches("HTTP/1.1 200 OK").count(), requests);
@@ -470,7 +470,8 @@ mod tests {
                 "/metrics" => connections * LOOK_COST,
                 _ => 0,
             };
-            let answers_max = AHEAD_COST_MAX / (each + HEAD_COST + look_cost) + HEADS_AT_ONCE_MAX;
+            let answers_max =
+                PIPELINED_COST_MAX / (each + HEAD_COST + look_cost) + HEADS_AT_ONCE_MAX;
             assert!(answers_max < connections, "more than one turn has work");
             let mut turns = 0;
             while stage.relay.has_pipelined() {
@@ -502,7 +503,7 @@ mod tests {
         let cost = stage.relay.received(origin, answers.as_bytes(), stage.now);
         assert_eq!(
             cost,
-            GO_COST + answers.len() + HEADS_AT_ONCE_MAX * HEAD_COST
+            READ_COST + answers.len() + HEADS_AT_ONCE_MAX * HEAD_COST
         );
         stage.settle();
         stage.send(origin, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nmedia");
@@ -530,7 +531,7 @@ mod tests {
             let cost = stage.relay.received(source, piece, stage.now);
             // And 32 for each byte in which a format is searched.
             let searched = 32 * bytes.min(12 * 1024);
-            let most = GO_COST + bytes + 3 * PIECE_COST + searched;
+            let most = READ_COST + bytes + 3 * PIECE_COST + searched;
             assert!(cost <= most, "{bytes}: {cost}");
             stage.settle();
             rest = behind;
@@ -698,9 +699,9 @@ mod tests {
             } else {
                 0
             };
-            let least = GO_COST + sent.len() + more;
+            let least = READ_COST + sent.len() + more;
             assert!(
-                (least..=GO_COST + sent.len() + most).contains(&cost),
+                (least..=READ_COST + sent.len() + most).contains(&cost),
                 "{sent}: {cost}"
             );
             stage.lose(id);

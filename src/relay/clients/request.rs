@@ -1,13 +1,13 @@
 //! Requests: reads the head, and the payload of a call, and writes the answer.
 
-use super::access_log::Entry;
+use super::access_log::AccessEntry;
 use super::list_response::ListResponse;
 use super::{ClientEvent, Clients, Phase, Step};
 use crate::http::{
     self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status, Version,
 };
 use crate::relay::JobId;
-use crate::relay::admission::KeptAccessRequest;
+use crate::relay::admission::AccessRequest;
 use crate::relay::api::{Call, Name, Outcome, Rows};
 use crate::relay::context::Context;
 use crate::relay::settings::Fields;
@@ -61,7 +61,7 @@ impl Clients {
         };
         *reader = HeadReader::default();
         let introduced = self.introduce(id, &head.fields.forwarded, ctx);
-        self.note(id, |host, date| Entry::new(host, date, &head), ctx);
+        self.note(id, |host, date| AccessEntry::new(host, date, &head), ctx);
         let Some(connection) = self.connections.get(id) else {
             return Step::Stop;
         };
@@ -77,7 +77,7 @@ impl Clients {
             fields: fields_for(&head, ctx.settings()),
         };
         match introduced {
-            Ok(()) => Step::Came(ClientEvent::Request {
+            Ok(()) => Step::Event(ClientEvent::Request {
                 head: Box::new(head),
                 caller,
                 reply,
@@ -96,7 +96,7 @@ impl Clients {
         refusal: &Refusal,
         ctx: &mut Context,
     ) -> Step<'static> {
-        self.note(id, Entry::unread, ctx);
+        self.note(id, AccessEntry::unread, ctx);
         self.refuse(id, refusal, ctx.unread_reply(), ctx);
         Step::On
     }
@@ -153,7 +153,7 @@ impl Clients {
             Ok(Part::End) => {
                 return match std::mem::take(&mut connection.phase) {
                     Phase::Payload(Payload { call, reply, .. }) => {
-                        Step::Came(ClientEvent::Called { call: *call, reply })
+                        Step::Event(ClientEvent::Call { call: *call, reply })
                     }
                     _ => Step::On,
                 };
@@ -175,11 +175,7 @@ impl Clients {
     }
 
     /// Keeps what admission has read of this request until it is answered.
-    pub fn keep_access_request(
-        &mut self,
-        id: ConnectionId,
-        access_request: Option<KeptAccessRequest>,
-    ) {
+    pub fn keep_access_request(&mut self, id: ConnectionId, access_request: Option<AccessRequest>) {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.access_request = access_request.map(Box::new);
         }
@@ -217,7 +213,7 @@ impl Clients {
     }
 
     /// Answers a call.
-    pub fn give(
+    pub fn answer_call(
         &mut self,
         id: ConnectionId,
         result: Result<Outcome, Refusal>,
@@ -225,14 +221,12 @@ impl Clients {
         ctx: &mut Context,
     ) {
         let outcome = match result {
-            Err(refusal) => return self.refuse(id, &refusal, reply, ctx),
-            Ok(Outcome::List(rows)) => return self.list(id, rows, None, "", reply, ctx),
             Ok(outcome) => outcome,
+            Err(refusal) => return self.refuse(id, &refusal, reply, ctx),
         };
         const NO_STORE: (&str, &str) = ("Cache-Control", "no-store");
         let retry_after;
         let (status, media_type, fields, body) = match &outcome {
-            Outcome::List(_) => return,
             Outcome::Json(status, body) => {
                 let body = vec![body.as_slice(), b"\n"];
                 (*status, "application/json", vec![NO_STORE], body)
@@ -271,7 +265,7 @@ impl Clients {
             }
             Outcome::Options(allow) => {
                 let mut fields = vec![("Allow", *allow)];
-                // What a page of another site may send is said where it may read the answer.
+                // A page of another site learns what it may send if it may read the answer.
                 if reply.fields.iter().any(|(name, _)| *name == ALLOW_ORIGIN) {
                     let allowed = reply.wants_titles.map_or("*", |_| "*, Icy-MetaData");
                     fields.push(("Access-Control-Allow-Methods", *allow));
@@ -339,8 +333,7 @@ impl Clients {
         reply: Reply,
         ctx: &mut Context,
     ) {
-        let has_payload = !matches!(head.framing_of_media(), Framing::None | Framing::Length(0));
-        self.refuse(id, refusal, reply.open_if(!has_payload), ctx);
+        self.refuse(id, refusal, reply.open_if(!head.has_payload()), ctx);
     }
 
     /// Lets a call wait for this job.
@@ -594,7 +587,9 @@ mod tests {
                 4_096 - ask("GET /healthz").len()
             );
             let (job_id, _) = stage.jobs.remove(0);
-            stage.relay.helped(job_id, Done::Appended(done), stage.now);
+            stage
+                .relay
+                .job_finished(job_id, Done::Appended(done), stage.now);
             stage.settle();
             stage.assert_status(id, status);
             assert_eq!(stage.text(id).matches("HTTP/1.1 ").count(), 2);

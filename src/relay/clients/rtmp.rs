@@ -43,12 +43,12 @@ impl Clients {
                 Step::Media(source.stream, &self.pieces)
             }
             (Ok(Event::More), _) => Step::Stop,
-            (Ok(Event::End), Phase::Source(source)) => Step::Came(ClientEvent::Complete {
+            (Ok(Event::End), Phase::Source(source)) => Step::Event(ClientEvent::Complete {
                 stream: source.stream,
                 is_sure: true,
             }),
             (Ok(Event::Media | Event::End), _) => Step::On,
-            (Ok(Event::Publish(name)), _) => Step::Came(ClientEvent::Rtmp {
+            (Ok(Event::Publish(name)), _) => Step::Event(ClientEvent::Rtmp {
                 name,
                 caller: connection.caller(),
             }),
@@ -61,8 +61,8 @@ impl Clients {
                 // Scanners come to every port.
                 let is_other = !publisher.has_begun();
                 let source = connection.peer;
-                let is_told = is_other && std::mem::replace(&mut self.has_told_of_others, true);
-                if !is_told && ctx.rations.admit_refusal(source.ip(), ctx.now()) {
+                let is_told = is_other && std::mem::replace(&mut self.has_logged_others, true);
+                if !is_told && ctx.event_limits.admit_refusal(source.ip(), ctx.now()) {
                     let line =
                         format_args!("event=rtmp-failed source={source} detail=\"{reason}\"");
                     ctx.log(Level::Warn, Some(source.ip()), line);

@@ -126,16 +126,14 @@ impl Clients {
     }
 
     /// Passes a source's media to another stream from now on.
-    pub fn turn_source(&mut self, id: ConnectionId, stream: StreamId) {
-        if let Some(connection) = self.connections.get_mut(id)
-            && let Phase::Source(source) = &mut connection.phase
-        {
+    pub fn set_source_stream(&mut self, id: ConnectionId, stream: StreamId) {
+        if let Some(Phase::Source(source)) = self.phase_mut(id) {
             source.stream = stream;
         }
     }
 
     /// Answers a source that is complete. Its stream has ended.
-    pub fn thank(&mut self, id: ConnectionId, session: &SessionId, ctx: &mut Context) {
+    pub fn complete_source(&mut self, id: ConnectionId, session: &SessionId, ctx: &mut Context) {
         let Some(connection) = self.connections.get(id) else {
             return;
         };
@@ -441,7 +439,7 @@ mod tests {
         };
         let (its, other) = (stream(clients, first), stream(clients, second));
         assert_ne!(its, other);
-        clients.turn_source(first, other);
+        clients.set_source_stream(first, other);
         assert_eq!(stream(clients, first), other);
     }
 

@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use super::hosts::take;
 use crate::gate::{SessionId, network_of};
 use crate::relay::HLS_ADDRESSES_MAX;
-use crate::relay::pass::Admission;
+use crate::relay::admission::Admission;
 use crate::time::Instant;
 
 /// Maximal number of expired addresses that are removed at once. The others count until the next

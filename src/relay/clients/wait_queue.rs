@@ -27,7 +27,8 @@ pub struct Waiting {
     /// Session that the viewer waits for.
     pub session: SessionId,
     /// Waits for the session to start, or for its playlist to grow.
-    pub room: WaitFor,
+    #[cfg_attr(feature = "handover", serde(rename = "room"))]
+    pub wait_for: WaitFor,
     /// The part of the session that it asked for.
     pub view: View,
     /// How to answer it.
@@ -89,23 +90,26 @@ pub struct WaitQueue {
 impl WaitQueue {
     pub(super) fn enter(
         &mut self,
-        room: WaitFor,
+        wait_for: WaitFor,
         (session, reach): (&SessionId, PlaylistPosition),
         id: ConnectionId,
         via: Option<&str>,
     ) {
-        let waiters = self.sessions.entry((room, session.clone())).or_default();
+        let waiters = self
+            .sessions
+            .entry((wait_for, session.clone()))
+            .or_default();
         waiters.via = match waiters.ids.is_empty() {
             true => via.map(str::to_owned),
             false => fetch::common(waiters.via.take(), via),
         };
         waiters.ids.insert((reach, id));
-        self.all.insert((room, id), (session.clone(), reach));
+        self.all.insert((wait_for, id), (session.clone(), reach));
     }
 
-    pub(super) fn leave(&mut self, room: WaitFor, id: ConnectionId) {
-        if let Some((session, reach)) = self.all.remove(&(room, id)) {
-            let key = (room, session);
+    pub(super) fn leave(&mut self, wait_for: WaitFor, id: ConnectionId) {
+        if let Some((session, reach)) = self.all.remove(&(wait_for, id)) {
+            let key = (wait_for, session);
             if let Some(waiters) = self.sessions.get_mut(&key) {
                 waiters.ids.remove(&(reach, id));
             }
@@ -117,18 +121,18 @@ impl WaitQueue {
     /// others.
     fn take(
         &mut self,
-        room: WaitFor,
+        wait_for: WaitFor,
         session: &SessionId,
         reached: PlaylistPosition,
     ) -> Vec<ConnectionId> {
-        let key = (room, session.clone());
+        let key = (wait_for, session.clone());
         let mut taken = Vec::new();
         if let Some(waiters) = self.sessions.get_mut(&key) {
             while let Some((reach, id)) = waiters.ids.first().copied()
                 && reach < reached
             {
                 waiters.ids.pop_first();
-                self.all.remove(&(room, id));
+                self.all.remove(&(wait_for, id));
                 taken.push(id);
             }
         }
@@ -169,24 +173,24 @@ impl WaitQueue {
     /// connections, from this one on.
     pub fn from(
         &self,
-        room: WaitFor,
+        wait_for: WaitFor,
         first: ConnectionId,
     ) -> impl Iterator<Item = (ConnectionId, &SessionId)> {
-        let those = self.all.range((room, first)..);
-        let those = those.take_while(move |((its, _), _)| *its == room);
+        let those = self.all.range((wait_for, first)..);
+        let those = those.take_while(move |((its, _), _)| *its == wait_for);
         those.map(|((_, id), (session, _))| (*id, session))
     }
 
     /// Returns the number of clients that wait for this.
-    pub fn len(&self, room: WaitFor) -> usize {
-        self.from(room, ConnectionId::from_u64(0)).count()
+    pub fn len(&self, wait_for: WaitFor) -> usize {
+        self.from(wait_for, ConnectionId::from_u64(0)).count()
     }
 }
 
 impl Clients {
     /// Returns the session that a client waits for.
     pub fn waits_for(&self, id: ConnectionId) -> Option<&SessionId> {
-        match &self.connections.get(id)?.phase {
+        match self.phase(id)? {
             Phase::Waiting(waiting) => Some(&waiting.session),
             _ => None,
         }
@@ -215,7 +219,8 @@ impl Clients {
         ctx: &mut Context,
     ) {
         if let Some(connection) = self.connections.get_mut(id) {
-            self.waiting.enter(waiting.room, waiting.what(), id, via);
+            self.waiting
+                .enter(waiting.wait_for, waiting.what(), id, via);
             connection.phase = Phase::Waiting(Box::new(waiting));
         }
         self.rearm(id, ctx);
@@ -226,7 +231,7 @@ impl Clients {
         let connection = self.connections.get_mut(id)?;
         match std::mem::take(&mut connection.phase) {
             Phase::Waiting(waiting) => {
-                self.waiting.leave(waiting.room, id);
+                self.waiting.leave(waiting.wait_for, id);
                 Some(*waiting)
             }
             phase => {
@@ -256,10 +261,8 @@ impl Clients {
         let waiters = self.waiting.of(session).into_iter();
         let ids = waiters.flat_map(|waiters| &waiters.ids).map(|(_, id)| *id);
         let is_other = |id: &ConnectionId| {
-            let needs_first_byte = self.connections.get(*id).is_some_and(|connection| {
-                matches!(&connection.phase, Phase::Waiting(waiting) if waiting.view == View::Whole)
-            });
-            if !needs_first_byte {
+            if !matches!(self.phase(*id), Some(Phase::Waiting(waiting)) if waiting.view == View::Whole)
+            {
                 return true;
             }
             let from = self.peer(*id).map(|peer| peer.ip());
@@ -278,25 +281,25 @@ impl Clients {
             && let Phase::Waiting(waiting) = &mut connection.phase
         {
             waiting.outcome = outcome;
-            self.waiting.leave(waiting.room, id);
+            self.waiting.leave(waiting.wait_for, id);
             self.queue_pipelined(id);
         }
     }
 
     /// Calls all clients in this queue that wait for a session. Each gets its answer in its turn.
-    pub fn call_waiting(&mut self, room: WaitFor, session: &SessionId, outcome: WaitOutcome) {
-        self.call_up_to(room, PlaylistPosition::ALL, session, outcome);
+    pub fn call_waiting(&mut self, wait_for: WaitFor, session: &SessionId, outcome: WaitOutcome) {
+        self.call_up_to(wait_for, PlaylistPosition::ALL, session, outcome);
     }
 
     /// Calls the clients that wait for less of the playlist than it has now.
     pub fn call_up_to(
         &mut self,
-        room: WaitFor,
+        wait_for: WaitFor,
         reached: PlaylistPosition,
         session: &SessionId,
         outcome: WaitOutcome,
     ) {
-        for id in self.waiting.take(room, session, reached) {
+        for id in self.waiting.take(wait_for, session, reached) {
             self.call_one(id, outcome);
         }
     }
@@ -306,7 +309,7 @@ impl Clients {
 mod tests {
     use super::*;
     use crate::relay::stage::Stage;
-    use crate::relay::{AHEAD_COST_MAX, END_COST};
+    use crate::relay::{END_COST, PIPELINED_COST_MAX};
 
     const VIEWERS: usize = 90;
     const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -381,13 +384,16 @@ mod tests {
             let refused = |stage: &Stage| -> u64 { stage.relay.ctx.counts.refusals.values().sum() };
             while stage.relay.has_pipelined() {
                 let (earlier, mut cost) = (refused(&stage), 0);
-                while cost < AHEAD_COST_MAX
+                while cost < PIPELINED_COST_MAX
                     && let Some(spent) = stage.relay.read_pipelined(stage.now)
                 {
                     cost += spent;
                 }
                 let in_turn = (refused(&stage) - earlier) as usize;
-                assert!(in_turn <= AHEAD_COST_MAX / END_COST, "{in_turn} in a turn");
+                assert!(
+                    in_turn <= PIPELINED_COST_MAX / END_COST,
+                    "{in_turn} in a turn"
+                );
                 stage.relay.check();
             }
             stage.settle();
@@ -409,38 +415,38 @@ mod tests {
     /// Of all who wait what their requests have in common, since somebody does.
     #[test]
     fn through_whom_all_came_is_known() {
-        let mut room = WaitQueue::default();
+        let mut queue = WaitQueue::default();
         let name = session("s");
-        assert_eq!(room.came_through(&name), None);
-        room.enter(
+        assert_eq!(queue.came_through(&name), None);
+        queue.enter(
             WaitFor::Session,
             (&name, PlaylistPosition::STREAM),
             id(1),
             Some("1.1 a, 1.1 b"),
         );
-        assert_eq!(room.came_through(&name), Some("1.1 a, 1.1 b"));
-        room.enter(
+        assert_eq!(queue.came_through(&name), Some("1.1 a, 1.1 b"));
+        queue.enter(
             WaitFor::Session,
             (&name, PlaylistPosition::STREAM),
             id(2),
             Some("1.1 b"),
         );
-        assert_eq!(room.came_through(&name), Some("1.1 b"));
-        room.leave(WaitFor::Session, id(2));
+        assert_eq!(queue.came_through(&name), Some("1.1 b"));
+        queue.leave(WaitFor::Session, id(2));
         assert_eq!(
-            room.came_through(&name),
+            queue.came_through(&name),
             Some("1.1 b"),
             "it is not known again"
         );
-        room.leave(WaitFor::Session, id(1));
-        room.enter(
+        queue.leave(WaitFor::Session, id(1));
+        queue.enter(
             WaitFor::Session,
             (&name, PlaylistPosition::STREAM),
             id(3),
             None,
         );
-        assert!(room.is_awaited(&name) && !room.is_awaited(&session("t")));
-        assert_eq!(room.came_through(&name), None);
+        assert!(queue.is_awaited(&name) && !queue.is_awaited(&session("t")));
+        assert_eq!(queue.came_through(&name), None);
     }
 
     /// A waiting client's session, view and time are known.
@@ -497,9 +503,9 @@ mod tests {
     #[test]
     fn those_are_called_who_wait_for_less_than_there_is() {
         let name = session("s");
-        let mut room = WaitQueue::default();
+        let mut queue = WaitQueue::default();
         for number in [1, 2] {
-            room.enter(
+            queue.enter(
                 WaitFor::Session,
                 (&name, PlaylistPosition::STREAM),
                 id(number),
@@ -507,23 +513,23 @@ mod tests {
             );
         }
         assert_eq!(
-            room.take(WaitFor::Session, &name, PlaylistPosition::STREAM),
+            queue.take(WaitFor::Session, &name, PlaylistPosition::STREAM),
             []
         );
         assert_eq!(
-            (room.len(WaitFor::Session), room.is_awaited(&name)),
+            (queue.len(WaitFor::Session), queue.is_awaited(&name)),
             (2, true)
         );
         assert_eq!(
-            room.take(WaitFor::Session, &session("t"), PlaylistPosition::ALL),
+            queue.take(WaitFor::Session, &session("t"), PlaylistPosition::ALL),
             []
         );
         assert_eq!(
-            room.take(WaitFor::Session, &name, PlaylistPosition::ALL),
+            queue.take(WaitFor::Session, &name, PlaylistPosition::ALL),
             [id(1), id(2)]
         );
         assert_eq!(
-            (room.len(WaitFor::Session), room.is_awaited(&name)),
+            (queue.len(WaitFor::Session), queue.is_awaited(&name)),
             (0, false)
         );
     }
@@ -537,7 +543,7 @@ mod tests {
         let player = stage.client("GET /stream/s/index.m3u8 HTTP/1.1\r\nHost: h\r\n\r\n");
         let clients = &stage.relay.clients;
         let waiting = &clients.waiting;
-        let both = [WaitFor::Session, WaitFor::Progress].map(|room| waiting.len(room));
+        let both = [WaitFor::Session, WaitFor::Progress].map(|wait_for| waiting.len(wait_for));
         assert_eq!(both, [0, 1]);
         assert_eq!(clients.waits_for(player), Some(&session("s")));
         stage.lose(player);

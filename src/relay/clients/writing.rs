@@ -4,7 +4,6 @@
 use std::net::SocketAddr;
 
 use super::connection::Connection;
-use super::list_response::ListResponse;
 use super::{Clients, Phase};
 use crate::gate::SessionId;
 use crate::gather::Gather;
@@ -53,8 +52,8 @@ impl Clients {
             self.writes_since_piece = self.writes_since_piece.saturating_add(1);
             return Some(id);
         }
-        // After a piece the turn is over if there is nothing else, for who else has something may
-        // be known in the next one.
+        // After a piece the turn ends if no other client has output. The next turn may know one that
+        // has.
         if self.writes_since_piece == 0 {
             self.writes_since_piece = 1;
             return None;
@@ -100,18 +99,9 @@ impl Clients {
     }
 
     /// Returns a client's viewer, if it is one.
-    pub fn viewing(&mut self, id: ConnectionId) -> Option<&mut ViewerResponse> {
-        match &mut self.connections.get_mut(id)?.phase {
-            Phase::Viewer(viewing) => Some(viewing),
-            _ => None,
-        }
-    }
-
-    /// Returns the list that a client reads, if its next piece must be made.
-    pub fn due_list(&mut self, id: ConnectionId) -> Option<&mut ListResponse> {
-        let connection = self.connections.get_mut(id)?;
-        match &mut connection.phase {
-            Phase::ListResponse(list) if connection.output.is_empty() => Some(list),
+    pub fn viewer_response(&mut self, id: ConnectionId) -> Option<&mut ViewerResponse> {
+        match self.phase_mut(id)? {
+            Phase::Viewer(response) => Some(response),
             _ => None,
         }
     }
@@ -132,10 +122,10 @@ impl Clients {
     ) -> Option<&'a ViewerResponse> {
         let connection = self.connections.get(id)?;
         let has_room = gather.push(connection.output.rest());
-        if let Phase::Viewer(viewing) = &connection.phase
+        if let Phase::Viewer(response) = &connection.phase
             && has_room
         {
-            Some(viewing)
+            Some(response)
         } else {
             None
         }
@@ -159,18 +149,18 @@ impl Clients {
             self.note_bytes(id, of_stream + rest.len());
             return None;
         }
-        let Phase::Viewer(viewing) = &mut connection.phase else {
+        let Phase::Viewer(response) = &mut connection.phase else {
             self.after_output(id, ctx);
             return None;
         };
         if of_stream == 0 {
             return None;
         }
-        let media_bytes = viewing.sent(of_stream);
+        let media_bytes = response.sent(of_stream);
         if let Some(entry) = &mut connection.access {
             entry.bytes += media_bytes as u64;
         }
-        Some((viewing.place(), media_bytes))
+        Some((response.place(), media_bytes))
     }
 
     /// Ends a client's turn, after which its socket takes more or is full. Returns its viewer and
@@ -183,7 +173,7 @@ impl Clients {
     ) -> Option<(Place, Outcome)> {
         let connection = self.connections.get_mut(id)?;
         let of_viewer = match &connection.phase {
-            Phase::Viewer(viewing) => Some((viewing.place(), viewing.outcome(outcome))),
+            Phase::Viewer(response) => Some((response.place(), response.outcome(outcome))),
             _ => None,
         };
         if outcome == Outcome::Blocked && !connection.is_blocked {
@@ -197,19 +187,19 @@ impl Clients {
     }
 
     /// Makes a client a viewer.
-    pub fn watch(&mut self, id: ConnectionId, viewing: ViewerResponse) {
-        self.enter(id, Phase::Viewer(viewing));
+    pub fn watch(&mut self, id: ConnectionId, response: ViewerResponse) {
+        self.enter(id, Phase::Viewer(response));
     }
 
     /// Makes a client a viewer of a whole stream, and reports that.
     pub fn begin_watching(
         &mut self,
         id: ConnectionId,
-        viewing: ViewerResponse,
+        response: ViewerResponse,
         session: &SessionId,
         ctx: &mut Context,
     ) {
-        self.watch(id, viewing);
+        self.watch(id, response);
         let what = ServerEvent::ViewerComes {
             id: ListedId::of_connection(ctx.run, id),
             key: self.came_by(id).map(SessionId::digest),
@@ -222,7 +212,7 @@ impl Clients {
     pub fn viewer(&self, id: ConnectionId) -> Option<(Place, SocketAddr)> {
         let connection = self.connections.get(id)?;
         match &connection.phase {
-            Phase::Viewer(viewing) => Some((viewing.place(), connection.peer)),
+            Phase::Viewer(response) => Some((response.place(), connection.peer)),
             _ => None,
         }
     }
@@ -234,7 +224,7 @@ impl Clients {
         let Some(connection) = self.connections.get(id) else {
             return;
         };
-        let Phase::Viewer(viewing) = &connection.phase else {
+        let Phase::Viewer(response) = &connection.phase else {
             return;
         };
         if let Some(event) = connection.phase.closed(id, key, connection.peer) {
@@ -242,14 +232,14 @@ impl Clients {
         }
         match end {
             Err(refusal) => {
-                let reply = viewing.reply;
+                let reply = response.reply;
                 self.refuse(id, &refusal, reply, ctx);
             }
             Ok(end) => {
-                let (last, keep_alive) = viewing.last(end);
+                let (last, keep_alive) = response.last(end);
                 let keep_alive = keep_alive && !ctx.is_closing;
                 self.respond(id, None, last.to_vec(), keep_alive, ctx);
-                // Of a segment nothing is left to be written.
+                // The end of a segment has no bytes, so no write follows.
                 self.after_output(id, ctx);
             }
         }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::{Context, Counts};
 use crate::handover::{HandoverError, Line, Writer};
 use crate::relay::cut_reason::Cuts;
+use crate::relay::event_limits::Subject;
 use crate::relay::old_options::OldOptions;
-use crate::relay::rations::Subject;
 use crate::time::{Calendar, Instant, UnixTime};
 
 #[derive(Serialize, Deserialize)]
@@ -18,7 +18,8 @@ struct ContextState {
     started_unix_seconds: u64,
     /// Time by the calendar at the start. Later corrections of the clock are in it.
     started: Duration,
-    ticket_next: u64,
+    #[serde(rename = "ticket_next")]
+    job_next: u64,
     /// Count of random numbers. Processes with the same key, as in a simulation, continue one sequence.
     /// The key itself is not sent.
     drawn: u64,
@@ -38,11 +39,11 @@ impl Context {
             now: self.now,
             started_unix_seconds: self.settings.started_unix_seconds,
             started: self.calendar.start,
-            ticket_next: self.ticket_next,
+            job_next: self.job_next,
             drawn: self.random.drawn,
             options: OldOptions::of(&self.settings),
             refused: self.refused().map(str::to_owned).collect(),
-            unreported: self.rations.unreported.clone(),
+            unreported: self.event_limits.unreported.clone(),
         };
         writer.put("context", 0, &state);
         writer.put("counts", 0, &(&self.counts, &self.counts.cuts));
@@ -57,10 +58,10 @@ impl Context {
         self.settings.started_unix_seconds = started;
         (self.run, self.now) = (state.run, state.now);
         self.calendar = Calendar::new(state.started);
-        self.ticket_next = state.ticket_next;
+        self.job_next = state.job_next;
         self.random.drawn = state.drawn;
         self.refused = state.refused.into_iter().map(|row| (None, row)).collect();
-        self.rations.unreported = state.unreported;
+        self.event_limits.unreported = state.unreported;
         Ok(state.options)
     }
 

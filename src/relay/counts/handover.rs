@@ -1,4 +1,4 @@
-//! The counts go on in another process, whose version may count more than this one, or less.
+//! The hand-over of the counters. Another version may have more of them, or fewer.
 
 use super::Counts;
 
@@ -6,7 +6,7 @@ use super::Counts;
 pub mod numbers {
     use serde::{Deserialize, Deserializer, Serializer};
 
-    /// For `serde(with)`.
+    /// Writes them, for `serde(with)`.
     pub fn serialize<S: Serializer, const N: usize>(
         numbers: &[u64; N],
         serializer: S,
@@ -14,24 +14,24 @@ pub mod numbers {
         serializer.collect_seq(numbers)
     }
 
-    /// For `serde(with)`.
+    /// Reads them, for `serde(with)`.
     pub fn deserialize<'de, D: Deserializer<'de>, const N: usize>(
         deserializer: D,
     ) -> Result<[u64; N], D::Error> {
-        let told = Vec::<u64>::deserialize(deserializer)?;
+        let received = Vec::<u64>::deserialize(deserializer)?;
         let mut numbers = [0; N];
         numbers
             .iter_mut()
-            .zip(told)
-            .for_each(|(number, told)| *number = told);
+            .zip(received)
+            .for_each(|(number, received)| *number = received);
         Ok(numbers)
     }
 }
 
 impl Counts {
-    /// Goes on counting where another process ended.
-    pub fn go_on_from(&mut self, told: Counts) {
-        *self = told;
+    /// Continues the predecessor's counters.
+    pub fn go_on_from(&mut self, received: Counts) {
+        *self = received;
         self.cpu_before = self.cpu;
     }
 }

@@ -46,7 +46,7 @@ pub(super) struct Fetch {
 
 /// A connection to an origin that has to be opened.
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(super) struct OriginCall {
     /// Address of the origin.
     pub to: SocketAddr,
     /// Request to send.
@@ -157,7 +157,7 @@ impl Fetch {
             let job_id = ctx.draw_job();
             server.lookup = Some(job_id);
             let name = (server.url.host.as_str().to_owned(), server.url.port.get());
-            ctx.act(Action::Help(job_id, Job::Resolve(vec![name])));
+            ctx.act(Action::Run(job_id, Job::Resolve(vec![name])));
         }
         self.pulls.enter(id, Stage::Resolving { origin, until });
         self.rearm(id, ctx);
@@ -187,14 +187,14 @@ impl Fetch {
         &mut self,
         id: PullId,
         came_through: impl FnOnce(&SessionId) -> Option<&'a str>,
-    ) -> Option<Call> {
+    ) -> Option<OriginCall> {
         let pull = self.pulls.entries.get_mut(id)?;
         let Stage::Calling(attempt) = pull.stage else {
             return None;
         };
         let via = came_through(&pull.session);
         pull.asked_via = via.map(str::to_owned);
-        Some(Call {
+        Some(OriginCall {
             to: self.origins.address(attempt.origin, attempt.address)?,
             request: self.origins.request(attempt.origin, &pull.session, via)?,
             until: attempt.until,
@@ -490,7 +490,7 @@ impl Pull {
     fn deadline(&self, ctx: &Context) -> Option<Instant> {
         let of_stage = match self.stage {
             Stage::Resolving { until, .. } | Stage::Pausing { until } => Some(until),
-            // Its connection has the deadline, or it is moved on when this input is settled.
+            // Its connection has the deadline, or the end of this input moves it on.
             _ => None,
         };
         of_stage.into_iter().chain(self.idle_deadline(ctx)).min()

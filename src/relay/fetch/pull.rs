@@ -36,14 +36,14 @@ pub struct Pull {
     pub(super) network: Option<IpAddr>,
     /// The relays that the last request to an origin named: see [`super::Fetch::call`].
     pub(super) asked_via: Option<String>,
-    /// An origin has said that it may not be watched, and none has sent it since.
+    /// An origin has refused the session, and no origin has sent it since.
     pub(super) is_forbidden: bool,
     pub(super) stage: Stage,
     /// It has brought the stream once.
     pub(super) has_run: bool,
     /// Rounds in a row in which no origin had the stream for long.
     pub(super) failures: u32,
-    /// What keeps the stream from coming: of the origins asked in this round, or in the last one.
+    /// The greatest error of the origins that were asked in this round, or in the last one.
     pub(super) fault: Option<OriginError>,
     /// Since when nobody watches or waits.
     pub(super) unwatched_since: Option<Instant>,
@@ -56,9 +56,9 @@ pub struct Pull {
 pub enum Stage {
     /// The origin's name is looked up.
     Resolving { origin: usize, until: Instant },
-    /// One address of the origin is to be connected to, which is done when this input is settled.
+    /// One address of the origin will be connected to at the end of this input.
     Calling(Attempt),
-    /// It is connected to, and asked.
+    /// The origin is being asked.
     Asking {
         #[cfg_attr(feature = "handover", serde(flatten))]
         attempt: Attempt,
@@ -66,7 +66,7 @@ pub enum Stage {
     },
     /// The stream comes.
     Running { stream: StreamId, since: Instant },
-    /// No origin has it. Whether another round comes is known when this input is settled.
+    /// No origin has the stream. At the end of this input, another round is planned or the pull ends.
     Failed,
     /// Another round comes.
     Pausing { until: Instant },
@@ -87,19 +87,19 @@ pub struct Pulls {
     /// Each pull, in its slot.
     pub entries: Slots<Pull>,
     pub(super) by_session: HashMap<SessionId, PullId>,
-    /// How many run.
+    /// Number of pulls whose stream runs.
     pub(super) running: usize,
     /// Rounds that brought nothing, since the start.
     pub failures: u64,
 }
 
 impl Pulls {
-    /// Returns how many have no stream, now or yet.
+    /// Returns the number of pulls without a running stream.
     pub fn without_stream(&self) -> usize {
         self.entries.len() - self.running
     }
 
-    /// Returns how many of these began for clients of this network.
+    /// Returns the number of these that began for clients of this network.
     pub fn without_stream_of(&self, network: Option<IpAddr>) -> usize {
         let pulls = self.entries.iter().map(|(_, pull)| pull);
         let of_network = pulls.filter(|pull| pull.network == network);

@@ -193,7 +193,7 @@ fn a_name_is_looked_up_once_for_all_and_all_its_addresses_are_tried() {
     assert_eq!(*names, [("origin.example".to_owned(), 8000)]);
     let addresses = ["10.1.0.1:8000", "10.1.0.2:8000"].map(|text| text.parse().expect("good"));
     let done = Done::Resolved(vec![Ok(addresses.to_vec())]);
-    edge.relay.helped(*job_id, done, edge.now);
+    edge.relay.job_finished(*job_id, done, edge.now);
     edge.settle();
     assert_eq!(edge.calls.len(), 2);
     edge.lose(edge.calls[0].0);
@@ -220,12 +220,12 @@ fn a_name_that_is_not_found_is_a_fault_like_others() {
     let viewer = edge.viewer("a");
     let (job_id, _) = edge.jobs.remove(0);
     let done = Done::Resolved(vec![Err("no such name".to_owned())]);
-    edge.relay.helped(job_id, done, edge.now);
+    edge.relay.job_finished(job_id, done, edge.now);
     edge.settle();
     edge.assert_status(viewer, 502);
     let viewer = edge.viewer("a");
     let (job_id, _) = edge.jobs.remove(0);
-    edge.relay.not_helped(job_id, edge.now);
+    edge.relay.job_refused(job_id, edge.now);
     edge.settle();
     edge.assert_status(viewer, 502);
     let viewer = edge.viewer("a");
@@ -725,7 +725,7 @@ fn whatever_happens_nothing_is_left_of_it() {
                         _ => Ok(vec![address, address]),
                     };
                     edge.relay
-                        .helped(job_id, Done::Resolved(vec![result]), edge.now);
+                        .job_finished(job_id, Done::Resolved(vec![result]), edge.now);
                     edge.settle();
                 }
                 7 | 8 => {

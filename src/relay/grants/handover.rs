@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Gate, Grants, Ledger};
+use super::{Grants, PendingChanges};
 use crate::gate::{SessionId, Tokens};
 use crate::handover::{HandoverError, Line, Writer, must};
 use crate::relay::context::Context;
@@ -13,8 +13,12 @@ impl Grants {
     pub fn hand_over(&self, writer: &mut Writer<'_>) {
         let blocks: Vec<_> = self.blocks.iter().collect();
         let barred: Vec<_> = self.barred.iter().collect();
-        let is_kept = self.ledger.is_some();
-        writer.put("grants", 0, &(self.tokens.is_some(), is_kept, self.told));
+        let is_kept = self.pending.is_some();
+        writer.put(
+            "grants",
+            0,
+            &(self.tokens.is_some(), is_kept, self.reported),
+        );
         writer.put("blocks", 0, &blocks);
         writer.put("barred", 0, &barred);
         if let Some(tokens) = &self.tokens {
@@ -29,7 +33,7 @@ impl Grants {
         is_kept: bool,
         ctx: &Context,
     ) -> Result<(), HandoverError> {
-        let (has_tokens, was_kept, told): (bool, bool, UnixTime) = line.read()?;
+        let (has_tokens, was_kept, reported): (bool, bool, UnixTime) = line.read()?;
         must(is_kept == was_kept, || {
             "one of the two servers has --token-file; start both with it".to_owned()
         })?;
@@ -40,20 +44,17 @@ impl Grants {
         if has_tokens {
             self.tokens = Some(Tokens::new(ctx.settings().limits.tokens));
         }
-        self.told = told;
-        self.ledger = is_kept.then(Ledger::default);
+        self.reported = reported;
+        self.pending = is_kept.then(PendingChanges::default);
         Ok(())
     }
 
     /// Removes the addresses of UDP clients that these settings do not admit. Returns the number of tokens
     /// without an address now.
     pub fn silence(&mut self, ctx: &Context) -> usize {
-        let (blocks, times) = ((&self.blocks, &self.barred), (ctx.now(), ctx.date()));
-        let gate = Gate::new(ctx.settings(), None, blocks, ctx.is_closing, times);
+        let may_stay = |address, _| ctx.settings().may_be_named(address);
         let tokens = self.tokens.as_mut();
-        tokens.map_or(0, |tokens| {
-            tokens.retain_addresses(|address, _| gate.may_be_named(&address))
-        })
+        tokens.map_or(0, |tokens| tokens.retain_addresses(may_stay))
     }
 
     /// Receives a line of the table.

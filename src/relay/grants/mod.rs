@@ -1,12 +1,12 @@
 //! Permissions: the tokens, the blocked sessions, and the changes on their way to the disk. Without
-//! a token file a change is made at once; with one, when it is on disk ([`ledger`]).
+//! a token file a change is made at once; with one, when it is on disk ([`pending_changes`]).
 //!
 //! Changes are reported to the other parts as events, and so are late answers.
 
+mod expiry;
 #[cfg(feature = "handover")]
 mod handover;
-mod ledger;
-mod over;
+mod pending_changes;
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -14,12 +14,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::admission::{AccessRequest, Gate, SessionState, tokens_are_off};
+use super::admission::{AccessRequest, Barred, Gate, SessionState, tokens_are_off};
 use super::api::AddToken;
 use super::context::Context;
 use super::counts::Count;
 use super::event::Event;
-use super::pass::Barred;
 use super::server_event::ServerEvent;
 use super::timers::Armed;
 use super::viewer_id::Mark;
@@ -30,7 +29,7 @@ use crate::gate::{
 };
 use crate::http::{Framing, Refusal, Reply, Status};
 use crate::time::UnixTime;
-use ledger::Ledger;
+use pending_changes::PendingChanges;
 
 #[cfg(test)]
 #[cfg(feature = "default")]
@@ -48,9 +47,9 @@ pub(super) struct Grants {
     /// Viewers that the operator has disconnected and blocked, by session id and address.
     barred: Blocks<Barred>,
     /// Changes on their way to the token file. `None`: there is no such file.
-    ledger: Option<Ledger>,
+    pending: Option<PendingChanges>,
     /// Time up to which expired tokens have been reported.
-    told: UnixTime,
+    reported: UnixTime,
     /// Deadline for the next token that expires.
     armed: Armed,
 }
@@ -76,9 +75,9 @@ pub(super) enum Change {
 }
 
 /// The calling client, and its reply.
-pub(super) type Caller = (ConnectionId, Reply);
+pub(super) type ReplyTo = (ConnectionId, Reply);
 /// Answer to a change: the status, and a body in JSON.
-pub(super) type Done = (Status, Vec<u8>);
+pub(super) type JsonAnswer = (Status, Vec<u8>);
 
 /// Sessions that are tried for a sender. Every session may name its address.
 pub(super) const SESSIONS_TRIED_MAX: usize = 64;
@@ -108,7 +107,7 @@ impl Change {
         }
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes that its allocations take.
     fn held_bytes(&self) -> usize {
         let tuples = match self {
             Change::Addition { http, rtp, .. } => {
@@ -128,7 +127,7 @@ impl Grants {
             .tokens
             .iter()
             .flat_map(move |tokens| tokens.after(after));
-        tuples.map(|tuple| ((tuple.serial(), 0), tuple))
+        tuples.map(|tuple| ((tuple.serial, 0), tuple))
     }
 
     /// Makes a part without tokens.
@@ -149,13 +148,15 @@ impl Grants {
 
     /// Returns the gate, which decides about access.
     pub fn gate<'a>(&'a self, ctx: &'a Context) -> Gate<'a> {
-        Gate::new(
-            ctx.settings(),
-            self.tokens.as_ref(),
-            (&self.blocks, &self.barred),
-            ctx.is_closing,
-            (ctx.now(), ctx.date()),
-        )
+        Gate {
+            settings: ctx.settings(),
+            tokens: self.tokens.as_ref(),
+            blocks: &self.blocks,
+            barred: &self.barred,
+            is_closing: ctx.is_closing,
+            now: ctx.now(),
+            time: ctx.date(),
+        }
     }
 
     /// Returns the tokens. `None`: tokens are off.
@@ -188,7 +189,7 @@ impl Grants {
     /// returns the counter for its dropped datagrams.
     pub fn session_for(
         &self,
-        (access_request, is_bare): (&AccessRequest<'_>, bool),
+        (access_request, is_bare): (&AccessRequest, bool),
         its: Option<SessionId>,
         has_source: impl Fn(&SessionId) -> bool,
         session_state: impl Fn(&SessionId) -> SessionState,
@@ -276,12 +277,12 @@ impl Grants {
     /// call waits.
     pub fn change(
         &mut self,
-        caller: Caller,
+        caller: ReplyTo,
         change: Change,
         ctx: &mut Context,
-    ) -> Result<Option<Done>, Refusal> {
+    ) -> Result<Option<JsonAnswer>, Refusal> {
         self.gate(ctx).check_open()?;
-        if self.ledger.is_some() {
+        if self.pending.is_some() {
             self.record(caller, change, ctx)?;
             return Ok(None);
         }
@@ -291,9 +292,9 @@ impl Grants {
         self.carry_out(change, decided?, ctx).map(Some)
     }
 
-    /// The table of a token file, at the start. From now on changes are written. Options may be
-    /// stricter than they were: addresses that no client could be given now do not count, though
-    /// the client stays listed, and its file as it is.
+    /// Sets the table of a token file, at the start. From now on changes are written. Options may be
+    /// stricter than they were. An address that no call could add now does not count. Its client
+    /// stays in the list and in the file.
     pub fn restore(&mut self, mut tokens: Tokens, ctx: &mut Context) {
         let expected = ctx.date().after(CLOCKS_DIFFER_MAX);
         ctx.set_unix_time(Duration::from_secs(tokens.time().unix_seconds));
@@ -304,14 +305,13 @@ impl Grants {
             );
             ctx.log(Level::Warn, None, line);
         }
-        let gate = self.gate(ctx);
         let may_stay = |address, transport| {
             let fault = ctx.rtp_socket.destination_fault(address, transport);
-            gate.may_be_named(&address) && fault.is_none()
+            ctx.settings().may_be_named(address) && fault.is_none()
         };
         let silenced = tokens.retain_addresses(may_stay);
         self.tokens = Some(tokens);
-        self.ledger = Some(Ledger::default());
+        self.pending = Some(PendingChanges::default());
         self.take_over(ctx);
         if silenced > 0 {
             let line = format_args!(
@@ -332,10 +332,8 @@ impl Grants {
     /// Decides about a change, and makes it in the table until the trial ends, so that the next
     /// change is judged by the table that it will change. Returns the records that make the change.
     fn decide(&mut self, change: &Change, ctx: &Context) -> Result<Addition, Refusal> {
-        let gate = self.gate(ctx);
-        match change {
-            Change::Addition { rtp, .. } => check_destinations(rtp, &gate, ctx)?,
-            Change::Revocation { .. } => {}
+        if let Change::Addition { rtp, .. } = change {
+            check_destinations(rtp, ctx)?;
         }
         let Some(tokens) = &mut self.tokens else {
             return Err(tokens_are_off());
@@ -383,7 +381,7 @@ impl Grants {
         change: Change,
         decided: Addition,
         ctx: &mut Context,
-    ) -> Result<Done, Refusal> {
+    ) -> Result<JsonAnswer, Refusal> {
         let Some(tokens) = &mut self.tokens else {
             return Err(tokens_are_off());
         };
@@ -470,7 +468,7 @@ fn json(body: &impl Serialize) -> Vec<u8> {
 
 /// Refuses addresses outside the configured subnets, so that the API cannot turn the relay on a
 /// stranger.
-fn check_destinations(clients: &[RtpTuple], gate: &Gate<'_>, ctx: &Context) -> Result<(), Refusal> {
+fn check_destinations(clients: &[RtpTuple], ctx: &Context) -> Result<(), Refusal> {
     for tuple in clients {
         // The first address that can be reached is used. A name is refused if all of its addresses
         // have the same fault.
@@ -484,7 +482,7 @@ fn check_destinations(clients: &[RtpTuple], gate: &Gate<'_>, ctx: &Context) -> R
     }
     let is_outside = |tuple: &&RtpTuple| {
         let mut addresses = tuple.addresses.iter();
-        !addresses.all(|address| gate.may_be_named(address))
+        !addresses.all(|address| ctx.settings().may_be_named(*address))
     };
     match clients.iter().find(is_outside) {
         None => Ok(()),

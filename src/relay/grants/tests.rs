@@ -52,7 +52,7 @@ fn plain(name: &str) -> Change {
 /// The grants of a server, what they say and what they have the shell do.
 struct Table {
     stage: Stage,
-    caller: Caller,
+    caller: ReplyTo,
 }
 
 impl Table {
@@ -102,7 +102,7 @@ impl Table {
         let (mut writes, mut lines) = (Vec::new(), Vec::new());
         while let Some(action) = self.stage.relay.ctx.actions.pop_front() {
             match action {
-                Action::Help(job_id, Job::Append(entry)) => writes.push((job_id, entry)),
+                Action::Run(job_id, Job::Append(entry)) => writes.push((job_id, entry)),
                 Action::Log(line) => lines.push(line),
                 _ => {}
             }
@@ -322,7 +322,7 @@ fn as_many_are_kept_out_as_may_be_and_none_makes_room() {
 #[test]
 fn an_abort_disconnects_clients_whose_token_is_gone() {
     for mut table in [Table::new(&[API]), Table::with_file(&[API])] {
-        let is_kept = table.grants().ledger.is_some();
+        let is_kept = table.grants().pending.is_some();
         for (other, aborts, is_inside, status) in [
             ("a", true, true, 200),
             ("b", true, false, 404),
@@ -706,7 +706,7 @@ impl Kept {
 /// All that a table answers, tuple by tuple, and what the gate asks it.
 fn answers(tokens: &Tokens, now: UnixTime) -> Vec<String> {
     let tuples = tokens.after(0);
-    let tuples = tuples.map(|tuple| format!("{} {:?}", tuple.session().as_str(), tuple.kind()));
+    let tuples = tuples.map(|tuple| format!("{} {:?}", tuple.session.as_str(), tuple.kind));
     let asked = ["a", "b", "c", "d"].into_iter().flat_map(|name| {
         let name = id(name);
         let times = [0, 1, 2, 5].map(|seconds| now.after(Duration::from_secs(seconds)));
@@ -829,7 +829,11 @@ fn changes_that_wait_for_the_disk_hold_a_bounded_number_of_bytes() {
     let bytes = 2 * 100 * (68 + size_of::<RtpTuple>() + size_of::<SocketAddr>());
     assert!(taken * bytes <= (1 << 20) + bytes, "{taken}");
     assert!((taken + 1) * bytes * 2 >= 1 << 20, "{taken}");
-    let held = table.grants().ledger.as_ref().map_or(0, Ledger::held_bytes);
+    let held = table
+        .grants()
+        .pending
+        .as_ref()
+        .map_or(0, PendingChanges::held_bytes);
     assert!(
         held >= taken * bytes && held < (1 << 20) + 2 * bytes,
         "{held}"
@@ -1098,14 +1102,14 @@ fn a_line_about_a_token_names_digests() {
 fn changes_on_their_way_are_counted_in_bytes() {
     let mut table = Table::with_file(&[API]);
     let change = |number: usize| plain(&format!("{}{number}", "x".repeat(240)));
-    let (mut records, each) = (0, size_of::<(Caller, Change, Result<Addition, Refusal>)>());
+    let (mut records, each) = (0, size_of::<(ReplyTo, Change, Result<Addition, Refusal>)>());
     for number in 0..5 {
         records += change(number).held_bytes();
         assert_eq!(table.change(change(number)), 0);
     }
-    let ledger = table.grants().ledger.as_ref().expect("a file");
+    let pending = table.grants().pending.as_ref().expect("a file");
     // One is written, and four wait; a list grows to four places first.
-    let held = ledger.held_bytes();
+    let held = pending.held_bytes();
     assert!(held >= 2 * records + 5 * each, "{held}");
     assert!(held <= 2 * records + 12 * each, "{held}");
 }

@@ -278,7 +278,7 @@ fn a_core_is_quiet_when_no_change_is_on_its_way_to_the_disk() {
     assert_eq!(stage.text(caller), "", "it waits");
     let (job_id, _) = stage.jobs.remove(0);
     let done = Done::Appended(Ok(()));
-    stage.relay.helped(job_id, done, stage.now);
+    stage.relay.job_finished(job_id, done, stage.now);
     stage.settle();
     stage.assert_status(caller, 201);
     assert!(is_quiet(&stage.relay));

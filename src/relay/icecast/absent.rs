@@ -3,7 +3,7 @@
 
 use super::admission::not_found;
 use super::api::{About, Outcome};
-use super::viewers::Known;
+use super::viewers::ListParts;
 use crate::gate::SessionId;
 use crate::http::{Head, Refusal, Status};
 
@@ -19,6 +19,6 @@ pub(super) fn title_answer(_: bool) -> Outcome {
     Outcome::Json(Status::NotFound, Vec::new())
 }
 
-pub(super) fn list(_: &About, _: &Known<'_>) -> Result<Outcome, Refusal> {
+pub(super) fn list(_: &About, _: &ListParts<'_>) -> Result<Outcome, Refusal> {
     Err(not_found())
 }

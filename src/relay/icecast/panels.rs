@@ -9,12 +9,12 @@ use crate::http::Refusal;
 use crate::relay::admission::no_stream;
 use crate::relay::api::{About, Outcome, stream_url};
 use crate::relay::streams::Row;
-use crate::relay::viewers::Known;
+use crate::relay::viewers::ListParts;
 use crate::time::UnixTime;
 
 /// Writes a list.
-pub(in crate::relay) fn list(about: &About, known: &Known<'_>) -> Result<Outcome, Refusal> {
-    let rows = known.streams.rows((0, 0), known.ctx).map(|(_, row)| row);
+pub(in crate::relay) fn list(about: &About, parts: &ListParts<'_>) -> Result<Outcome, Refusal> {
+    let rows = parts.streams.rows((0, 0), parts.ctx).map(|(_, row)| row);
     let session = about.session.as_ref();
     let is_meant = |row: &Row<'_>| session.is_none_or(|it| row.sessionid == it);
     let runs = |row: &Row<'_>| row.figures().is_some();
@@ -38,7 +38,7 @@ pub(in crate::relay) fn list(about: &About, known: &Known<'_>) -> Result<Outcome
         let mount = escaped(row.sessionid.as_str());
         let _ = write!(xml, "<source mount=\"/{mount}\">");
         match are_listeners {
-            true => push_listeners(&mut xml, &row, known),
+            true => push_listeners(&mut xml, &row, parts),
             false => push_fields(&mut xml, &source(&about.address, &row)),
         }
         xml.push_str("</source>");
@@ -71,9 +71,9 @@ fn source(origin: &str, row: &Row<'_>) -> Value {
 }
 
 /// Appends the listeners of a stream.
-fn push_listeners(xml: &mut String, row: &Row<'_>, known: &Known<'_>) {
-    let now = known.ctx.calendar.at(known.ctx.now()).unix_seconds;
-    let rows = known.rows((0, 0), Some(row.sessionid));
+fn push_listeners(xml: &mut String, row: &Row<'_>, parts: &ListParts<'_>) {
+    let now = parts.ctx.calendar.at(parts.ctx.now()).unix_seconds;
+    let rows = parts.rows((0, 0), Some(row.sessionid));
     let viewers = rows.filter(|(_, viewer)| viewer.state == "watching");
     let viewers: Vec<_> = viewers.map(|(_, viewer)| viewer).collect();
     push_fields(xml, &json!({"Listeners": viewers.len()}));

@@ -18,7 +18,7 @@ use crate::http::{Refusal, Reply, Status, quoted};
 #[cfg(feature = "handover")]
 pub(super) use handover::{PendingCallState, pending_call};
 use peers::Collecting;
-pub(super) use peers::{PeerProgress, PeerRequest, is_of_peer, is_of_proxy};
+pub(super) use peers::{PeerProgress, PeerRequest, PeerRows, is_of_peer, is_of_proxy};
 
 /// Calls that wait.
 #[derive(Default)]
@@ -79,7 +79,7 @@ impl Lists {
             add,
         };
         self.pending_calls.insert(job_id, pending_call);
-        ctx.act(Action::Help(job_id, Job::Resolve(names)));
+        ctx.act(Action::Run(job_id, Job::Resolve(names)));
         job_id
     }
 

@@ -46,7 +46,7 @@ pub struct Collecting {
 }
 
 /// State of one peer's part.
-enum PeerRows {
+pub enum PeerRows {
     /// The peer will be asked at the end of this input.
     Unasked,
     /// The peer is being asked over this connection.
@@ -181,7 +181,7 @@ impl Lists {
         Ok(job_id)
     }
 
-    /// Returns the address of a peer, the request, and the phase of the connection.
+    /// Returns the address of a peer, the text of the request, and its state.
     pub fn call(
         &self,
         job_id: JobId,
@@ -189,8 +189,8 @@ impl Lists {
         ctx: &Context,
     ) -> Option<(SocketAddr, String, PeerRequest)> {
         let collecting = self.collectings.get(&job_id)?;
-        let whom = ctx.settings().peers.get(peer)?;
-        let telling = PeerRequest {
+        let server = ctx.settings().peers.get(peer)?;
+        let state = PeerRequest {
             collecting: job_id,
             peer,
             until: ctx.now() + PEER_TIME,
@@ -199,25 +199,8 @@ impl Lists {
             rows: json::Rows::default(),
             bytes: 0,
         };
-        let request = request(whom, &collecting.rows);
-        Some((whom.address, request, telling))
-    }
-
-    /// Notes the connection to a peer. `None`: there is no room for one.
-    pub fn called(
-        &mut self,
-        job_id: JobId,
-        peer: usize,
-        connection: Option<ConnectionId>,
-        ctx: &mut Context,
-    ) {
-        let rows = connection.map_or(PeerRows::Missing, PeerRows::Asked);
-        self.learn((job_id, peer), rows, ctx);
-    }
-
-    /// Takes the rows of a peer.
-    pub fn take_rows(&mut self, share: Share, rows: VecDeque<Vec<u8>>, ctx: &mut Context) {
-        self.learn(share, PeerRows::Rows(rows), ctx);
+        let request = request(server, &collecting.rows);
+        Some((server.address, request, state))
     }
 
     /// Handles the end of the connection to a peer. Without rows, its part is missing.
@@ -225,12 +208,12 @@ impl Lists {
         let collecting = self.collectings.get(&job_id);
         let rows = collecting.and_then(|collecting| collecting.shares.get(peer));
         if let Some(PeerRows::Asked(_)) = rows {
-            self.learn((job_id, peer), PeerRows::Missing, ctx);
+            self.set_share((job_id, peer), PeerRows::Missing, ctx);
         }
     }
 
     /// Sets the state of a peer's part. When all are known, the list is ready.
-    fn learn(&mut self, (job_id, peer): Share, rows: PeerRows, ctx: &mut Context) {
+    pub fn set_share(&mut self, (job_id, peer): Share, rows: PeerRows, ctx: &mut Context) {
         let Some(collecting) = self.collectings.get_mut(&job_id) else {
             return;
         };

@@ -113,8 +113,8 @@ fn a_call_with_names_is_answered_when_they_have_been_looked_up() {
         match found {
             Some(found) => stage
                 .relay
-                .helped(job_id, Done::Resolved(vec![found]), stage.now),
-            None => stage.relay.not_helped(job_id, stage.now),
+                .job_finished(job_id, Done::Resolved(vec![found]), stage.now),
+            None => stage.relay.job_refused(job_id, stage.now),
         }
         stage.settle();
         stage.assert_status(id, status);

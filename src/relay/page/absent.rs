@@ -3,7 +3,7 @@
 use crate::http::Refusal;
 use crate::random::Random;
 
-/// Which page there is not.
+/// A page that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Document<'a> {
     Operator,
@@ -11,7 +11,7 @@ pub(super) enum Document<'a> {
     Refused(&'a Refusal),
 }
 
-/// What there is none of.
+/// A page. There is none.
 pub(super) enum Page {}
 
 impl Page {

@@ -32,7 +32,7 @@ impl RequestContext<'_> {
         self.gate.enter(&access_request)?;
         let name = session(self.head)?;
         let session = self.gate.opened_by(&name).clone();
-        let framing = match self.framing {
+        let framing = match self.head.framing_of_media() {
             Framing::UntilClose if !waits_for_leave(self.head) => Framing::None,
             framing => framing,
         };

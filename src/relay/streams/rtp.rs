@@ -7,7 +7,7 @@ use crate::gate::SessionId;
 use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
-use crate::relay::rtp_in::Known;
+use crate::relay::rtp_in::DatagramSource;
 use crate::rtp::{Control, Disorder, PAYLOAD_TYPE_MPEG_TS, Packet, Reorder, Sequence};
 use crate::stream::End;
 use crate::time::Instant;
@@ -59,14 +59,14 @@ impl RtpInput {
 
 impl Streams {
     /// Returns how the datagrams of a stream's source are recognised.
-    pub fn known(&self, id: StreamId) -> Option<Known> {
+    pub fn known(&self, id: StreamId) -> Option<DatagramSource> {
         let stream = self.streams.get(id)?;
         let (ssrc, from, heard) = match (&stream.bare, &stream.input) {
             (Some(input), _) => (None, input.from, input.heard),
             (None, Some(input)) => (Some(input.ssrc), input.from, input.heard),
             (None, None) => return None,
         };
-        Some(Known { ssrc, from, heard })
+        Some(DatagramSource { ssrc, from, heard })
     }
 
     /// Begins an RTP source at this address. This is the packet that confirmed it.

@@ -9,9 +9,10 @@ use crate::config::{self, Command};
 use crate::gate::{Blocks, Direction, Grant, SessionId, Terms, Tokens};
 use crate::http::{Framing, Method, Refusal};
 use crate::relay::Settings;
-use crate::relay::admission::{AccessRequest, Beyond, EntryPoint, Gate, Look, SessionState};
+use crate::relay::admission::{
+    AccessRequest, Barred, Beyond, EntryPoint, Gate, Look, SessionState,
+};
 use crate::relay::origin_error::OriginError;
-use crate::relay::pass::Barred;
 use crate::time::{Instant, UnixTime};
 
 const API: &str = "--token-server=10.0.0.0/8";
@@ -47,10 +48,15 @@ impl Table {
     }
 
     fn gate(&self) -> Gate<'_> {
-        let blocked_for = (&self.blocks, &self.barred);
-        let tokens = self.tokens.as_ref();
-        let time = (Instant::START, NOON);
-        Gate::new(&self.settings, tokens, blocked_for, self.is_closing, time)
+        Gate {
+            settings: &self.settings,
+            tokens: self.tokens.as_ref(),
+            blocks: &self.blocks,
+            barred: &self.barred,
+            is_closing: self.is_closing,
+            now: Instant::START,
+            time: NOON,
+        }
     }
 
     fn grant(&mut self, name: &str, direction: Direction, terms: Terms) {
@@ -69,13 +75,13 @@ fn opens(name: &str) -> Terms {
 }
 
 /// From there, with nothing that says more.
-fn access_request(way: EntryPoint, from: &str) -> AccessRequest<'static> {
+fn access_request(way: EntryPoint, from: &str) -> AccessRequest {
     AccessRequest::without_request(way, from.parse().expect("an address"))
 }
 
-fn caller(way: EntryPoint) -> AccessRequest<'static> {
+fn caller(way: EntryPoint) -> AccessRequest {
     AccessRequest {
-        host: "10.9.0.1:8000",
+        host: "10.9.0.1:8000".to_owned(),
         ..access_request(way, "10.0.0.1:6000")
     }
 }
@@ -109,9 +115,9 @@ fn the_api_is_for_pages_of_its_own_alone() {
         ("10.9.0.1:8000", own, false, false),
     ] {
         let access_request = AccessRequest {
-            host,
+            host: host.to_owned(),
             is_proxied,
-            origin: Some(origin),
+            origin: Some(origin.to_owned()),
             ..caller(EntryPoint::Call)
         };
         let expected = if is_own { 0 } else { 403 };
@@ -130,7 +136,7 @@ fn the_api_is_for_pages_of_its_own_alone() {
         (Some("cross-site"), 403),
     ] {
         let access_request = AccessRequest {
-            site,
+            site: site.map(str::to_owned),
             ..caller(EntryPoint::Call)
         };
         assert_eq!(
@@ -155,7 +161,7 @@ fn the_api_answers_under_addresses_and_names_of_its_own() {
         "Relay.Example:8000",
     ] {
         let access_request = AccessRequest {
-            host: good,
+            host: good.to_owned(),
             ..caller(EntryPoint::Call)
         };
         assert_eq!(status(table.gate().enter(&access_request)), 0, "{good}");
@@ -171,7 +177,7 @@ fn the_api_answers_under_addresses_and_names_of_its_own() {
         "10.9.0.1:8000:1",
     ] {
         let access_request = AccessRequest {
-            host: bad,
+            host: bad.to_owned(),
             ..caller(EntryPoint::Call)
         };
         assert_eq!(status(table.gate().enter(&access_request)), 403, "{bad}");
@@ -193,7 +199,7 @@ fn who_may_read_the_figures_may_do_no_more_by_that() {
         let table = Table::new(options);
         let asked = [EntryPoint::Figures, EntryPoint::Call, EntryPoint::Events].map(|way| {
             let access_request = AccessRequest {
-                host: "localhost",
+                host: "localhost".to_owned(),
                 ..access_request(way, from)
             };
             status(table.gate().enter(&access_request))
@@ -255,8 +261,8 @@ fn the_page_is_for_everyone_without_tokens_and_for_the_apis_hosts_with_them() {
     ] {
         let access_request = AccessRequest {
             from: from.map(|from| from.parse().expect("an address")),
-            origin,
-            host,
+            origin: origin.map(str::to_owned),
+            host: host.to_owned(),
             ..caller(EntryPoint::Page)
         };
         let seen = status(Table::new(options).gate().enter(&access_request));
@@ -332,7 +338,7 @@ fn a_proxy_that_writes_the_servers_own_address_as_host_brings_no_calls() {
         ] {
             let enter = |is_forwarded, is_proxied| {
                 let access_request = AccessRequest {
-                    host,
+                    host: host.to_owned(),
                     is_forwarded,
                     is_proxied,
                     ..caller(way)
@@ -345,7 +351,7 @@ fn a_proxy_that_writes_the_servers_own_address_as_host_brings_no_calls() {
             assert_eq!((enter(false, false), enter(false, true)), (0, 0), "{host}");
         }
         let source = AccessRequest {
-            host,
+            host: host.to_owned(),
             is_forwarded: true,
             is_proxied: true,
             ..caller(EntryPoint::Put)
@@ -367,7 +373,7 @@ fn pages_publish_where_the_operator_has_named_their_site() {
             (Some("http://elsewhere.example"), 403),
         ] {
             let access_request = AccessRequest {
-                origin,
+                origin: origin.map(str::to_owned),
                 ..caller(way)
             };
             assert_eq!(
@@ -851,7 +857,7 @@ fn nothing_begins_once_the_server_is_told_to_end() {
             ..Table::new(&[])
         };
         let gate = table.gate();
-        assert_eq!(gate.time(), NOON);
+        assert_eq!(gate.time, NOON);
         assert_eq!(status(gate.check_open()), expected);
         let name = session("a");
         assert_eq!(
@@ -916,7 +922,7 @@ fn a_stream_that_cannot_go_out_is_not_acceptable() {
 fn tokens_name_clients_within_reach_and_groups_that_are_named() {
     let may = |options: &[&str], at: &str| {
         let at = SocketAddr::new(address(at), 5004);
-        Table::new(options).gate().may_be_named(&at)
+        settings(options).may_be_named(at)
     };
     let (subnet, join) = ("--rtp-to=10.0.0.0/8", "--join=239.1.2.3");
     for (options, at, expected) in [

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::asked::settings;
 use crate::relay::CONNECTIONS_BEYOND_MAX;
-use crate::relay::admission::{Beyond, Door, Others};
+use crate::relay::admission::{AddressFrom, Beyond, Others};
 use crate::relay::settings::VARIES;
 
 fn address(text: &str) -> IpAddr {
@@ -18,13 +18,13 @@ fn a_connection_tells_whose_it_is_as_the_operator_has_said_of_its_host() {
         "--forwarded-from=10.2.0.0/16",
     ]);
     for (host, door, is_forwarder, is_proxy) in [
-        ("10.1.0.1", Door::Header, false, true),
-        ("10.2.0.1", Door::Field, true, true),
-        ("10.3.0.1", Door::Own, false, false),
-        ("::ffff:10.1.0.1", Door::Header, false, true),
+        ("10.1.0.1", AddressFrom::ProxyHeader, false, true),
+        ("10.2.0.1", AddressFrom::Request, true, true),
+        ("10.3.0.1", AddressFrom::Connection, false, false),
+        ("::ffff:10.1.0.1", AddressFrom::ProxyHeader, false, true),
     ] {
         let host = address(host);
-        assert_eq!(settings.door(host), door, "{host}");
+        assert_eq!(settings.address_from(host), door, "{host}");
         assert_eq!(settings.is_forwarder(host), is_forwarder, "{host}");
         assert_eq!(settings.is_proxy(host), is_proxy, "{host}");
     }

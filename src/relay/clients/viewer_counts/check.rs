@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::ViewerCounts;
 use crate::gate::SessionId;
 use crate::relay::HLS_ADDRESSES_MAX;
-use crate::relay::pass::Admission;
+use crate::relay::admission::Admission;
 
 impl ViewerCounts {
     /// Panics unless the counts agree with these viewers.

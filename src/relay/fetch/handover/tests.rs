@@ -49,7 +49,7 @@ fn all_stages() -> (Stage, [ConnectionId; 4], [ConnectionId; 2]) {
         let (job_id, _) = stage.jobs.remove(0);
         let address = SocketAddr::from(([10, 1, 0, 1], 8001));
         let done = Done::Resolved(vec![Ok(vec![address])]);
-        stage.relay.helped(job_id, done, stage.now);
+        stage.relay.job_finished(job_id, done, stage.now);
         stage.settle();
     };
     found(&mut stage);
@@ -98,7 +98,7 @@ fn pulls_of_all_stages_go_on_in_another_core() {
     let (job_id, _) = stage.jobs.remove(0);
     let address = SocketAddr::from(([10, 1, 0, 7], 8001));
     let done = Done::Resolved(vec![Ok(vec![address])]);
-    stage.relay.helped(job_id, done, stage.now);
+    stage.relay.job_finished(job_id, done, stage.now);
     stage.settle();
     stage.wait_seconds(1);
     assert_eq!(stage.calls.len(), 2, "{:?}", stage.calls);
@@ -128,7 +128,7 @@ fn what_was_counted_and_looked_up_is_known_to_the_next() {
         while let Some((job_id, _)) = stage.jobs.pop() {
             let address = SocketAddr::from(([10, 1, 0, 1], 8001));
             let done = Done::Resolved(vec![Ok(vec![address])]);
-            stage.relay.helped(job_id, done, stage.now);
+            stage.relay.job_finished(job_id, done, stage.now);
             stage.settle();
         }
         stage.answer("HTTP/1.1 404 Not Found\r\n\r\n");

@@ -120,7 +120,7 @@ impl Scene {
     fn sought(&mut self) -> Vec<(JobId, String)> {
         let mut sought = Vec::new();
         while let Some(action) = self.ctx.actions.pop_front() {
-            if let Action::Help(job_id, Job::Resolve(names)) = action {
+            if let Action::Run(job_id, Job::Resolve(names)) = action {
                 sought.push((job_id, names[0].0.clone()));
             }
         }

@@ -10,7 +10,7 @@ use crate::format::Format;
 use crate::relay::stage::Stage;
 use crate::relay::streams::Stream;
 use crate::relay::streams::remux_target::GO_BYTES;
-use crate::relay::{AHEAD_COST_MAX, Action, ConnectionId, Outgoing, StreamId, write_next};
+use crate::relay::{Action, ConnectionId, Outgoing, PIPELINED_COST_MAX, StreamId, write_next};
 use crate::remux::{Reader, ReaderEvent, Target};
 use crate::stream::{End, Outcome};
 
@@ -157,7 +157,7 @@ fn the_buffer_is_read_a_share_at_a_time() {
         let source = source(&mut stage, &[&head[..], &media].concat());
         let (viewer, cost) = ask(&mut stage, 1, path);
         assert!(
-            (READ_COST * GO_BYTES..AHEAD_COST_MAX).contains(&cost),
+            (READ_COST * GO_BYTES..PIPELINED_COST_MAX).contains(&cost),
             "{cost} for the first"
         );
         let (mut goes, mut all) = (0, cost);
@@ -165,7 +165,7 @@ fn the_buffer_is_read_a_share_at_a_time() {
             // Nothing is made while a viewer still has unsent bytes of it.
             while let Some(cost) = stage.relay.read_pipelined(stage.now) {
                 // The bytes that were gathered for a fragment come out at once.
-                let most = AHEAD_COST_MAX + GO_BYTES;
+                let most = PIPELINED_COST_MAX + GO_BYTES;
                 assert!(cost < most, "{cost} for a go");
                 stage.relay.check();
                 (goes, all) = (goes + 1, all + cost);

@@ -44,9 +44,9 @@ pub struct LogLimits {
     pub level: Level,
 }
 
-/// State of the log.
+/// The log: its limits, and the lines of the current second.
 #[derive(Default)]
-pub(super) struct Report {
+pub(super) struct Log {
     limits: LogLimits,
     second: u64,
     /// Lines of each level in this second. Each has its own limit, so that streams and clients cannot
@@ -59,12 +59,12 @@ pub(super) struct Report {
     repeated: u64,
 }
 
-impl Report {
+impl Log {
     /// Makes the state of an empty log.
-    pub fn new(limits: LogLimits) -> Report {
-        Report {
+    pub fn new(limits: LogLimits) -> Log {
+        Log {
             limits,
-            ..Report::default()
+            ..Log::default()
         }
     }
 
@@ -142,22 +142,22 @@ mod tests {
     /// Sources and viewers can cause any number of lines.
     #[test]
     fn what_is_wrong_is_told_whatever_else_happens() {
-        let mut report = Report::new(LIMITS);
+        let mut log = Log::new(LIMITS);
         let now = Instant::START;
         let mut lines = 0;
         for number in 0..1000 {
             let line = format_args!("event=stream-begins source={number}");
-            lines += report.lines(Level::Info, now, None, line).len();
+            lines += log.lines(Level::Info, now, None, line).len();
             let line = format_args!("event=no-join-point number={number}");
-            lines += report.lines(Level::Warn, now, None, line).len();
+            lines += log.lines(Level::Warn, now, None, line).len();
         }
         assert_eq!(lines, 20);
         let failed = format_args!("event=token-file-not-written");
-        let told = report.lines(Level::Error, now, None, failed);
+        let told = log.lines(Level::Error, now, None, failed);
         assert_eq!(told, ["level=error event=token-file-not-written"]);
         // Lines that were left out are counted.
         let later = now + Duration::from_secs(1);
-        let told = report.lines(Level::Info, later, None, format_args!("event=ending"));
+        let told = log.lines(Level::Info, later, None, format_args!("event=ending"));
         let count = "level=warn event=lines-left-out count=1980";
         assert_eq!(told, [count, "level=info event=ending"]);
     }
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_host_has_half_of_the_lines_and_all_hosts_three_quarters() {
         for (most, of_host, of_hosts) in [(100, 50, 75), (10, 5, 8), (2, 1, 2), (1, 1, 1)] {
-            let mut report = Report::new(LogLimits {
+            let mut log = Log::new(LogLimits {
                 lines_per_second_max: most,
                 ..LIMITS
             });
@@ -176,7 +176,7 @@ mod tests {
                 (0..2 * most)
                     .filter(|number| {
                         let line = format!("event=a by={by:?} number={number}");
-                        let lines = report.lines(level, now, by, format_args!("{line}"));
+                        let lines = log.lines(level, now, by, format_args!("{line}"));
                         lines.iter().any(|told| told.ends_with(&line))
                     })
                     .count()
@@ -202,7 +202,7 @@ mod tests {
     fn a_level_has_so_many_lines_in_a_second() {
         let levels = [Level::Error, Level::Warn, Level::Info, Level::Debug];
         for (number, most) in levels.into_iter().enumerate() {
-            let mut report = Report::new(LogLimits {
+            let mut log = Log::new(LogLimits {
                 level: most,
                 ..LIMITS
             });
@@ -211,7 +211,7 @@ mod tests {
                 let mut told = 0;
                 for line in 0..12 {
                     let event = format_args!("event=a line={line}");
-                    let lines = report.lines(level, now, None, event);
+                    let lines = log.lines(level, now, None, event);
                     let name = format!("level={} event=a ", level.name());
                     told += lines.iter().filter(|line| line.starts_with(&name)).count();
                 }
@@ -223,10 +223,10 @@ mod tests {
 
     #[test]
     fn a_line_that_is_repeated_is_counted_and_told_with_the_next() {
-        let mut report = Report::new(LIMITS);
+        let mut log = Log::new(LIMITS);
         let mut told = |second, event: &str| {
             let now = Instant::after_start(Duration::from_secs(second));
-            report.lines(Level::Info, now, None, format_args!("event={event}"))
+            log.lines(Level::Info, now, None, format_args!("event={event}"))
         };
         let none: [&str; 0] = [];
         assert_eq!(told(0, "a"), ["level=info event=a"]);

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Caller, Change, Done, Grants};
+use super::{Change, Grants, JsonAnswer, ReplyTo};
 use crate::gate::{Addition, Entry, Record};
 use crate::http::{Refusal, Status, quoted};
 use crate::relay::context::Context;
@@ -19,7 +19,7 @@ use crate::time::UnixTime;
 
 /// A change, and the call that waits for it.
 struct QueuedChange {
-    caller: Caller,
+    caller: ReplyTo,
     change: Change,
 }
 
@@ -28,7 +28,7 @@ type Judged = (QueuedChange, Result<Addition, Refusal>);
 
 /// Changes on their way to the disk.
 #[derive(Default)]
-pub(super) struct Ledger {
+pub(super) struct PendingChanges {
     queue: VecDeque<QueuedChange>,
     /// The current write: its job, and its changes.
     writing: Option<(JobId, Vec<Judged>)>,
@@ -43,11 +43,11 @@ const QUEUE_BYTES_MAX: usize = 1024 * 1024;
 const BATCH_TUPLES_MAX: usize = 4096;
 
 /// Answers the client, which may have left. Its change is made in any case.
-fn answer((id, reply): Caller, answer: Result<Done, Refusal>, ctx: &mut Context) {
+fn answer((id, reply): ReplyTo, answer: Result<JsonAnswer, Refusal>, ctx: &mut Context) {
     ctx.notify(Event::Answer { id, reply, answer });
 }
 
-impl Ledger {
+impl PendingChanges {
     /// Returns the bytes that its allocations take: waiting changes, and the current write.
     pub fn held_bytes(&self) -> usize {
         let writing = self.writing.as_ref();
@@ -69,28 +69,28 @@ impl Ledger {
 impl Grants {
     /// Returns whether no change is on its way to the disk.
     pub fn is_quiet(&self) -> bool {
-        let ledger = self.ledger.as_ref();
-        ledger.is_none_or(|ledger| ledger.queue.is_empty() && ledger.writing.is_none())
+        let pending = self.pending.as_ref();
+        pending.is_none_or(|pending| pending.queue.is_empty() && pending.writing.is_none())
     }
 
     /// Returns whether the time waits for a write that may succeed.
     pub(super) fn owes_time(&self) -> bool {
-        let ledger = self.ledger.as_ref();
-        ledger.is_some_and(|ledger| ledger.owes_time && ledger.writing.is_none())
+        let pending = self.pending.as_ref();
+        pending.is_some_and(|pending| pending.owes_time && pending.writing.is_none())
     }
 
     /// Queues a change to be written. Its call waits for that.
     pub(super) fn record(
         &mut self,
-        caller: Caller,
+        caller: ReplyTo,
         change: Change,
         ctx: &mut Context,
     ) -> Result<(), Refusal> {
-        match &mut self.ledger {
-            Some(ledger)
-                if ledger.queue.len() < QUEUE_MAX && ledger.held_bytes() < QUEUE_BYTES_MAX =>
+        match &mut self.pending {
+            Some(pending)
+                if pending.queue.len() < QUEUE_MAX && pending.held_bytes() < QUEUE_BYTES_MAX =>
             {
-                ledger.queue.push_back(QueuedChange { caller, change });
+                pending.queue.push_back(QueuedChange { caller, change });
                 self.write_changes(ctx);
                 Ok(())
             }
@@ -102,8 +102,8 @@ impl Grants {
 
     /// Writes the time to the disk.
     pub(super) fn write_time(&mut self, ctx: &mut Context) {
-        if let Some(ledger) = &mut self.ledger {
-            ledger.owes_time = true;
+        if let Some(pending) = &mut self.pending {
+            pending.owes_time = true;
             self.write_changes(ctx);
         }
     }
@@ -115,9 +115,9 @@ impl Grants {
         let mut at_once = Vec::new();
         self.begin_trial();
         while tuples < BATCH_TUPLES_MAX
-            && let Some(ledger) = &mut self.ledger
-            && ledger.writing.is_none()
-            && let Some(asked) = ledger.queue.pop_front()
+            && let Some(pending) = &mut self.pending
+            && pending.writing.is_none()
+            && let Some(asked) = pending.queue.pop_front()
         {
             let judged = self.decide(&asked.change, ctx);
             let records = judged.as_ref().map(|addition| &addition.records[..]);
@@ -137,9 +137,9 @@ impl Grants {
         }
         let time = ctx.date();
         let has_times = self.has_times();
-        if let Some(ledger) = &mut self.ledger
-            && ledger.writing.is_none()
-            && (!batch.is_empty() || (ledger.owes_time && has_times))
+        if let Some(pending) = &mut self.pending
+            && pending.writing.is_none()
+            && (!batch.is_empty() || (pending.owes_time && has_times))
         {
             let additions = batch.iter().filter_map(|(_, judged)| judged.as_ref().ok());
             let records = additions.flat_map(|addition| &addition.records);
@@ -147,10 +147,10 @@ impl Grants {
                 records: records.cloned().collect(),
                 time: has_times.then_some(time),
             };
-            ledger.owes_time = false;
+            pending.owes_time = false;
             let job_id = ctx.draw_job();
-            ledger.writing = Some((job_id, batch));
-            ctx.act(Action::Help(job_id, Job::Append(entry)));
+            pending.writing = Some((job_id, batch));
+            ctx.act(Action::Run(job_id, Job::Append(entry)));
         }
     }
 
@@ -195,8 +195,8 @@ impl Grants {
     /// Notes that the time could not be written. It goes with the next write, or after a while.
     fn owe_time(&mut self, ctx: &mut Context) {
         let has_times = self.has_times();
-        if let Some(ledger) = &mut self.ledger {
-            ledger.owes_time = has_times;
+        if let Some(pending) = &mut self.pending {
+            pending.owes_time = has_times;
         }
         self.rearm(ctx);
     }
@@ -227,7 +227,7 @@ impl Grants {
 
     /// Takes the changes of the current write, if this is its job.
     fn take_written(&mut self, job_id: JobId) -> Option<Vec<Judged>> {
-        let writing = self.ledger.as_mut().map(|ledger| &mut ledger.writing);
+        let writing = self.pending.as_mut().map(|pending| &mut pending.writing);
         let written = writing.and_then(|writing| writing.take_if(|(its, _)| *its == job_id));
         written.map(|(_, batch)| batch)
     }

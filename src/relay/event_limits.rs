@@ -19,7 +19,7 @@ use crate::gate::{SessionId, network_of};
 use crate::time::Instant;
 use crate::token_bucket::{Rate, TokenBuckets};
 
-/// What has several events, of which readers see all or none.
+/// A viewer, a stream or a hold. Readers see all of its events or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Subject {
@@ -31,7 +31,7 @@ pub(super) enum Subject {
     Hold(u64),
 }
 
-/// Which bucket of a session an event draws from.
+/// The buckets of a session. An event draws from one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Viewers,
@@ -41,17 +41,17 @@ enum Kind {
     Changes,
 }
 
-/// What clients may cause still.
+/// How many more events clients may cause.
 #[derive(Default)]
-pub(super) struct Rations {
+pub(super) struct EventLimits {
     sessions: TokenBuckets<(Kind, SessionId), NAMES_MAX>,
-    /// Of each host of a session: half of the session's bytes.
+    /// Buckets of each host of a session. They have half of the session's bytes.
     shares: TokenBuckets<(Kind, SessionId, IpAddr), NAMES_MAX>,
-    /// Of hosts whose viewers and sources were admitted.
+    /// Buckets of hosts whose viewers and sources were admitted.
     hosts: TokenBuckets<IpAddr, NAMES_MAX>,
-    /// Of hosts whose sources were refused. Strangers may take all places of this table.
+    /// Buckets of hosts whose sources were refused. Strangers may take all places of this table.
     refused: TokenBuckets<IpAddr, NAMES_MAX>,
-    /// A hand-over tells these.
+    /// Viewers, streams and holds that are not reported. A hand-over sends them.
     pub unreported: BTreeSet<Subject>,
 }
 
@@ -59,28 +59,28 @@ pub(super) struct Rations {
 const NAMES_MAX: usize = 2048;
 /// Bytes that an event counts beside its session id and its title.
 const EVENT_BYTES: usize = 256;
-/// A session's viewers: half of what [`crate::events`] keeps.
+/// Rate of a session's viewers: half of what [`crate::events`] keeps.
 const VIEWERS: Rate = Rate {
     per_second: 8 * 1024,
     burst: 512 * 1024,
 };
-/// A session's streams, and as much for its titles.
+/// Rate of a session's streams, and that of its titles.
 const STREAMS: Rate = Rate {
     per_second: 12 * 1024,
     burst: 256 * 1024,
 };
-/// Viewers and streams of a host. It may be a proxy that does not name its clients.
+/// Rate of a host's viewers and streams. The host may be a proxy that does not name its clients.
 const OF_HOST: Rate = Rate {
     per_second: 32 * 1024,
     burst: 512 * 1024,
 };
-/// Refused sources of a host. Refused sources retry at once, and anybody may be one.
+/// Rate of a host's refused sources. They retry at once, and anybody may be one.
 const REFUSALS: Rate = Rate {
     per_second: 1,
     burst: 16,
 };
 
-impl Rations {
+impl EventLimits {
     /// Returns whether an event of a session is reported.
     pub fn admit(&mut self, session: &SessionId, what: &ServerEvent<'_>, now: Instant) -> bool {
         match what {
@@ -235,33 +235,33 @@ mod tests {
     /// Readers see a viewer come and go, or neither, and other sessions' viewers as ever.
     #[test]
     fn viewers_that_come_and_go_all_the_time_are_reported_at_a_bounded_rate() {
-        let mut rations = Rations::default();
+        let mut limits = EventLimits::default();
         let (busy, other) = (session("busy"), session("other"));
         let mut reported = 0;
         for number in 0..100_000 {
             let now = Instant::after_start(Duration::from_micros(100 * number));
-            let has_come = rations.admit(&busy, &comes(number), now);
+            let has_come = limits.admit(&busy, &comes(number), now);
             let id = ListedId::Connection {
                 run: 1,
                 connection: number,
             };
-            assert_eq!(rations.reports_viewer(id), has_come);
-            assert_eq!(rations.admit(&busy, &goes(number), now), has_come);
+            assert_eq!(limits.reports_viewer(id), has_come);
+            assert_eq!(limits.admit(&busy, &goes(number), now), has_come);
             reported += u64::from(has_come);
             if number % 1_000 == 0 {
                 let viewer = 1_000_000 + number;
-                assert!(rations.admit(&other, &comes(viewer), now));
-                assert!(rations.admit(&other, &goes(viewer), now));
-                assert!(rations.admit(&busy, &ServerEvent::TokenOver {}, now));
+                assert!(limits.admit(&other, &comes(viewer), now));
+                assert!(limits.admit(&other, &goes(viewer), now));
+                assert!(limits.admit(&busy, &ServerEvent::TokenOver {}, now));
             }
         }
         assert!((700..=682 + 11 * 10).contains(&reported), "{reported}");
-        assert!(rations.unreported.is_empty());
+        assert!(limits.unreported.is_empty());
     }
 
     #[test]
     fn streams_that_begin_and_end_all_the_time_are_reported_whole_or_not() {
-        let mut rations = Rations::default();
+        let mut limits = EventLimits::default();
         let name = session("s");
         let source = SocketAddr::from(([10, 0, 0, 1], 7));
         let mut reported = 0;
@@ -269,7 +269,7 @@ mod tests {
             let id = PublicStreamId { run: 1, serial };
             let now = Instant::START;
             let reason = "";
-            let mut admit = |what| rations.admit(&name, &what, now);
+            let mut admit = |what| limits.admit(&name, &what, now);
             let has_begun = admit(ServerEvent::StreamBegins { id, source });
             let is_held = admit(ServerEvent::StreamHeld {
                 id,
@@ -297,21 +297,21 @@ mod tests {
             reported += u64::from(has_begun);
         }
         assert!((60..=256).contains(&reported), "{reported}");
-        assert!(rations.unreported.is_empty());
+        assert!(limits.unreported.is_empty());
     }
 
     #[test]
     fn a_host_that_is_refused_all_the_time_leaves_room_for_the_others() {
-        let mut rations = Rations::default();
+        let mut limits = EventLimits::default();
         let host = |last: u8| IpAddr::from([10, 0, 0, last]);
-        let admitted = (0..1_000).filter(|_| rations.admit_refusal(host(1), Instant::START));
+        let admitted = (0..1_000).filter(|_| limits.admit_refusal(host(1), Instant::START));
         assert_eq!(admitted.count(), 16);
-        assert!(rations.admit_refusal(host(2), Instant::START));
+        assert!(limits.admit_refusal(host(2), Instant::START));
     }
 
     #[test]
     fn a_session_that_is_reported_no_more_takes_nothing_of_its_hosts_others() {
-        let mut rations = Rations::default();
+        let mut limits = EventLimits::default();
         let host = SocketAddr::from(([10, 0, 0, 1], 7));
         let comes = |connection| ServerEvent::ViewerComes {
             id: ListedId::Connection { run: 1, connection },
@@ -320,10 +320,10 @@ mod tests {
         };
         for number in 0..40_000 {
             let now = Instant::after_start(Duration::from_millis(number));
-            rations.admit(&session("busy"), &comes(number), now);
+            limits.admit(&session("busy"), &comes(number), now);
             if number % 1_000 == 0 {
                 let other = comes(100_000 + number);
-                assert!(rations.admit(&session("other"), &other, now), "{number}");
+                assert!(limits.admit(&session("other"), &other, now), "{number}");
             }
         }
     }
@@ -333,7 +333,7 @@ mod tests {
     fn a_host_causes_at_most_half_of_the_text_that_is_kept() {
         let host = SocketAddr::from(([10, 0, 0, 1], 7));
         for rest in [String::new(), "x".repeat(250), "\"".repeat(250)] {
-            let mut rations = Rations::default();
+            let mut limits = EventLimits::default();
             let mut text = Vec::new();
             for number in 0..10_000 {
                 // Sessions have buckets of their own.
@@ -376,7 +376,7 @@ mod tests {
                 };
                 let over = ServerEvent::StreamOver { id };
                 for event in [begins, ends, over, comes, cut, goes] {
-                    if rations.admit(&session, &event, Instant::START) {
+                    if limits.admit(&session, &event, Instant::START) {
                         let id = EventId {
                             run: u32::MAX,
                             number: u64::MAX,
@@ -394,23 +394,23 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_place_is_not_reported() {
-        let mut rations = Rations::default();
+    fn an_event_without_a_place_is_not_reported() {
+        let mut limits = EventLimits::default();
         for number in 0..NAMES_MAX {
-            assert!(rations.admit(
+            assert!(limits.admit(
                 &session(&number.to_string()),
                 &comes(number as u64),
                 Instant::START
             ));
         }
-        assert!(!rations.admit(&session("another"), &comes(99_999), Instant::START));
+        assert!(!limits.admit(&session("another"), &comes(99_999), Instant::START));
         let later = Instant::after_start(Duration::from_secs(1));
-        assert!(rations.admit(&session("another"), &comes(100_000), later));
+        assert!(limits.admit(&session("another"), &comes(100_000), later));
     }
 
     #[test]
     fn a_host_hides_no_viewers_of_other_hosts_of_its_session() {
-        let mut rations = Rations::default();
+        let mut limits = EventLimits::default();
         let comes = |connection, host: u8| ServerEvent::ViewerComes {
             id: ListedId::Connection { run: 1, connection },
             key: None,
@@ -418,10 +418,10 @@ mod tests {
         };
         for number in 0..20_000 {
             let now = Instant::after_start(Duration::from_millis(number));
-            rations.admit(&session("show"), &comes(number, 1), now);
+            limits.admit(&session("show"), &comes(number, 1), now);
             if number % 500 == 0 {
                 let other = comes(100_000 + number, (number / 500) as u8 + 2);
-                assert!(rations.admit(&session("show"), &other, now), "{number}");
+                assert!(limits.admit(&session("show"), &other, now), "{number}");
             }
         }
     }
@@ -429,7 +429,7 @@ mod tests {
     /// A source breaks and comes back so often that not all of that is reported.
     #[test]
     fn a_stream_that_a_snapshot_shows_held_goes_on_for_its_readers() {
-        let (mut rations, name) = (Rations::default(), session("s"));
+        let (mut limits, name) = (EventLimits::default(), session("s"));
         let id = PublicStreamId { run: 1, serial: 1 };
         let source = SocketAddr::from(([10, 0, 0, 1], 7));
         let held = || ServerEvent::StreamHeld {
@@ -439,30 +439,30 @@ mod tests {
             source,
         };
         let goes_on = || ServerEvent::StreamGoesOn { id, source };
-        while rations.admit(&name, &held(), Instant::START) {
-            assert!(rations.admit(&name, &goes_on(), Instant::START));
+        while limits.admit(&name, &held(), Instant::START) {
+            assert!(limits.admit(&name, &goes_on(), Instant::START));
         }
-        assert!(!rations.admit(&name, &goes_on(), Instant::START));
-        assert!(!rations.admit(&name, &held(), Instant::START));
-        rations.report_hold(1);
-        assert!(rations.admit(&name, &goes_on(), Instant::START));
+        assert!(!limits.admit(&name, &goes_on(), Instant::START));
+        assert!(!limits.admit(&name, &held(), Instant::START));
+        limits.report_hold(1);
+        assert!(limits.admit(&name, &goes_on(), Instant::START));
         // Its title is reported all the same.
         let title = Title::new("a song");
         let title = ServerEvent::StreamTitle { id, title: &title };
-        assert!(rations.admit(&name, &title, Instant::START));
+        assert!(limits.admit(&name, &title, Instant::START));
     }
 
     #[test]
     fn strangers_with_many_addresses_hide_no_stream() {
-        let mut rations = Rations::default();
+        let mut limits = EventLimits::default();
         let hosts = 0..2 * NAMES_MAX as u32;
         let addresses = hosts.map(|host| IpAddr::from((0x0a00_0000 + host).to_be_bytes()));
         for address in addresses {
-            while rations.admit_refusal(address, Instant::START) {}
+            while limits.admit_refusal(address, Instant::START) {}
         }
         let id = PublicStreamId { run: 1, serial: 1 };
         let source = SocketAddr::from(([192, 0, 2, 7], 7));
         let begins = ServerEvent::StreamBegins { id, source };
-        assert!(rations.admit(&session("s"), &begins, Instant::START));
+        assert!(limits.admit(&session("s"), &begins, Instant::START));
     }
 }

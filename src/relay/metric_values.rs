@@ -7,7 +7,7 @@ use super::clients::{Clients, WaitFor};
 use super::context::Context;
 use super::fetch::Fetch;
 use super::grants::Grants;
-use super::metrics::{OfStream, STREAMS_SHOWN_MAX, Sampled, labels_of};
+use super::metrics::{MetricValues, OfStream, STREAMS_SHOWN_MAX, labels_of};
 use super::streams::Streams;
 use crate::gate::{Note, Tokens};
 
@@ -15,12 +15,12 @@ use crate::gate::{Note, Tokens};
 type Parts<'a> = (&'a Streams, &'a Clients, &'a Fetch, &'a Grants);
 
 /// Collects the values.
-pub(super) fn seen<'a>(
+pub(super) fn collect<'a>(
     (streams, clients, fetch, grants): Parts<'_>,
     held: HeldBytes,
     ctx: &'a Context,
-) -> Sampled<'a> {
-    Sampled {
+) -> MetricValues<'a> {
+    MetricValues {
         counts: &ctx.counts,
         streams: streams.sums(ctx),
         each: each(streams, grants, ctx),

@@ -22,7 +22,7 @@ impl Grants {
     /// Sets the deadline for the next token that expires, or for a time that is not on disk.
     pub fn rearm(&mut self, ctx: &mut Context) {
         let tokens = self.tokens.as_ref();
-        let shuts = tokens.and_then(|tokens| tokens.next_expiry(self.told));
+        let shuts = tokens.and_then(|tokens| tokens.next_expiry(self.reported));
         let shuts = shuts.map(|shuts| ctx.calendar.instant_of(shuts));
         let owed = self.owes_time().then(|| ctx.now() + WRITE_AGAIN_AFTER);
         if let Some(deadline) = shuts.into_iter().chain(owed).min() {
@@ -33,9 +33,9 @@ impl Grants {
     /// Begins with the table of a token file. Tokens that have expired before are not reported
     /// again. The time is written, since it may not be on disk.
     pub(super) fn take_over(&mut self, ctx: &mut Context) {
-        self.told = ctx.date();
+        self.reported = ctx.date();
         let is_any_over = self.tokens.as_ref().is_some_and(|tokens| {
-            let mut over = tokens.expired_since(UnixTime::default(), self.told);
+            let mut over = tokens.expired_since(UnixTime::default(), self.reported);
             over.next().is_some()
         });
         if is_any_over {
@@ -50,7 +50,7 @@ impl Grants {
         let now = ctx.date();
         let mut count = 0;
         if let Some(tokens) = &mut self.tokens {
-            for session in tokens.expired_since(self.told, now) {
+            for session in tokens.expired_since(self.reported, now) {
                 count += 1;
                 if count <= LINES_MAX {
                     let of = tokens.opened_by(session);
@@ -65,7 +65,7 @@ impl Grants {
             };
             ctx.emit_about(None, &what);
         }
-        self.told = now;
+        self.reported = now;
         if count > 0 || self.owes_time() {
             self.write_time(ctx);
         }

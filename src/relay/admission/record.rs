@@ -2,28 +2,31 @@
 
 use std::net::IpAddr;
 
-use super::context::Context;
 use crate::gate::SessionId;
+use crate::relay::context::Context;
 use crate::time::{Instant, UnixTime};
 
 /// A blocked viewer: the session id that admitted it, and its address or IPv6 network
 /// ([`crate::gate::network_of`]).
-pub(super) type Barred = (SessionId, IpAddr);
+pub(in crate::relay) type Barred = (SessionId, IpAddr);
 
 /// Record of an admitted client.
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) struct Admission {
+pub(in crate::relay) struct Admission {
+    /// Session id that admitted the client.
     pub name: SessionId,
+    /// Session that this session id opens.
     pub session: SessionId,
-    role: Role,
-    ends: Option<UnixTime>,
+    pub(super) role: Role,
+    /// When its access ends.
+    pub(super) ends: Option<UnixTime>,
 }
 
 /// Role of an admitted client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) enum Role {
+pub(in crate::relay) enum Role {
     /// A source.
     Source,
     /// A viewer that counts while its connection watches.
@@ -35,21 +38,6 @@ pub(super) enum Role {
 }
 
 impl Admission {
-    /// Records a client that was admitted with the sessionid `name`, which opens `session`, until
-    /// `ends`.
-    pub fn new(
-        (name, session): (SessionId, SessionId),
-        role: Role,
-        ends: Option<UnixTime>,
-    ) -> Admission {
-        Admission {
-            name,
-            session,
-            role,
-            ends,
-        }
-    }
-
     /// Returns whether it counts as a viewer while its connection is open.
     pub fn is_viewer(&self) -> bool {
         self.role == Role::Viewer
@@ -76,9 +64,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pass_says_whether_its_end_is_new() {
+    fn an_admission_says_whether_its_end_is_new() {
         let name = SessionId::parse(b"a").expect("a good sessionid");
-        let mut admission = Admission::new((name.clone(), name), Role::Viewer, None);
+        let mut admission = Admission {
+            session: name.clone(),
+            name,
+            role: Role::Viewer,
+            ends: None,
+        };
         let at = |seconds| {
             Some(UnixTime {
                 unix_seconds: seconds,
