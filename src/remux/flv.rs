@@ -1,7 +1,7 @@
 //! FLV (Adobe Flash Video File Format 10.1, annex E; Enhanced RTMP for newer codecs). A tag is a
 //! packet.
 
-use super::medium::{Codec, MediaError, Result, Shape, Sink, Time, Track, Unit};
+use super::medium::{Codec, MediaError, Result, SECOND, Shape, Sink, Track, Unit};
 use super::packets::{Packets, leave_out};
 use super::sound;
 use super::track_timeline::TrackTimeline;
@@ -141,10 +141,9 @@ impl Flv {
         if !matches!(slot, TrackSlot::Track { packets, .. } if packets.codec == codec) {
             slot.begin(timeline, kind, codec);
         }
-        let decode = Time::of(time, TICKS_PER_SECOND);
-        let present = Time::of(time + i64::from(ahead), TICKS_PER_SECOND);
-        let times = decode.zip(present);
-        let (decode, present) = times.ok_or(MediaError("a time of FLV is out of range"))?;
+        // Below 50 days.
+        let tick = SECOND / i64::from(TICKS_PER_SECOND);
+        let (decode, present) = (tick * time, tick * (time + i64::from(ahead)));
         let TrackSlot::Track { index, packets } = slot else {
             return Ok(());
         };

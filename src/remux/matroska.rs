@@ -5,7 +5,7 @@
 mod order;
 mod setup;
 
-use super::medium::{Codec, MediaError, ReaderEvent, Result, Sink, Time, Track, Unit};
+use super::medium::{Codec, MediaError, ReaderEvent, Result, SECOND, Sink, Track, Unit, in_range};
 use super::nal::take;
 use super::packets::{Packets, leave_out};
 use super::sound;
@@ -142,7 +142,7 @@ impl Matroska {
         ))?;
         let body = seen.get(head.bytes()..whole).ok_or(Unread::Needs(whole))?;
         match head.id {
-            INFO => self.scale = timestamp_scale(body).clamp(1, 1_000_000_000),
+            INFO => self.scale = timestamp_scale(body).clamp(1, SECOND as u64),
             TRACKS => self.begin(body, sink)?,
             TIMESTAMP => self.cluster_time = i64::try_from(ebml::unsigned(body)).ok(),
             SIMPLE_BLOCK => self.block(body, None, sink)?,
@@ -171,7 +171,7 @@ impl Matroska {
     fn begin(&mut self, tracks: &[u8], sink: &mut Sink<'_>) -> Result {
         self.timeline.clear();
         self.tracks.clear();
-        let clock = (1_000_000_000 / self.scale.max(1)).clamp(1, 1_000_000_000) as u32;
+        let clock = (SECOND as u64 / self.scale.max(1)).max(1) as u32;
         for (_, entry) in ebml::elements(tracks).filter(|(id, _)| *id == TRACK_ENTRY) {
             let setup = Setup::read(entry);
             if setup.lacks_private() {
@@ -210,13 +210,13 @@ impl Matroska {
     }
 
     /// Returns the presentation time of a block, `relative` ticks after its Cluster.
-    fn time(&self, relative: i16) -> Result<Time> {
+    fn time(&self, relative: i16) -> Result<i64> {
         let cluster_time = self
             .cluster_time
             .ok_or(MediaError("a Cluster of Matroska does not say its time"))?;
         let ticks = i128::from(cluster_time) + i128::from(relative);
         let time = i64::try_from(ticks * i128::from(self.scale)).ok();
-        time.and_then(Time::from_nanoseconds)
+        time.and_then(in_range)
             .ok_or(MediaError("a time of Matroska is out of range"))
     }
 
@@ -234,7 +234,7 @@ impl Matroska {
         };
         let whole = &mut self.whole_frame;
         frames(rest, flags & LACING, |frame| {
-            let present = Time::from_nanoseconds(time.nanoseconds() - track.delay).unwrap_or(time);
+            let present = time - track.delay;
             let mut bytes = frame;
             if !track.front.is_empty() {
                 whole.clear();
@@ -268,7 +268,7 @@ fn length(head: Head) -> Result<u64> {
 
 impl CarriedTrack {
     /// Returns the decode time of the next frame.
-    fn decode(&mut self, present: Time) -> Time {
+    fn decode(&mut self, present: i64) -> i64 {
         match &self.packets.pictures {
             Some(pictures) => {
                 let reorder = pictures.sequence.reorder;
@@ -279,7 +279,7 @@ impl CarriedTrack {
     }
 
     /// Returns the time after a frame, where the next one in the block begins.
-    fn after(&self, time: Time, frame: &[u8]) -> Time {
+    fn after(&self, time: i64, frame: &[u8]) -> i64 {
         let codec = self.packets.codec;
         let own = match codec {
             Codec::Opus => sound::opus_lasts(frame),
@@ -289,7 +289,7 @@ impl CarriedTrack {
             Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp8 | Codec::Vp9 | Codec::Aac => None,
         };
         let lasts = own.or(self.frame).unwrap_or(0);
-        Time::from_nanoseconds(time.nanoseconds().saturating_add(lasts)).unwrap_or(time)
+        in_range(time.saturating_add(lasts)).unwrap_or(time)
     }
 }
 

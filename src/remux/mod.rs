@@ -27,7 +27,7 @@ mod vpx;
 mod write;
 
 pub use medium::{
-    Codec, MediaError, ReaderEvent, Result, Shape, Sink, TRACKS_MAX, Time, Track, Unit,
+    Codec, MediaError, ReaderEvent, Result, SECOND, Shape, Sink, TRACKS_MAX, Track, Unit,
 };
 
 pub use probe::{TRACKS_BYTES_MAX, TrackInfo, tracks};

@@ -9,7 +9,7 @@ mod setup;
 
 use std::ops::Range;
 
-use super::medium::{MediaError, ReaderEvent, Result, Sink, Time, Track, Unit};
+use super::medium::{MediaError, ReaderEvent, Result, Sink, Track, Unit, nanoseconds};
 use super::packets::{Packets, leave_out};
 use super::track_timeline::TrackTimeline;
 use crate::format::mp4::{
@@ -338,8 +338,8 @@ impl Round {
 
 impl CarriedTrack {
     /// Returns the decode time and the presentation time of a sample.
-    fn times(&self, sample: &Sample) -> Option<(Time, Time)> {
-        let time = |ticks: i64| Time::of(ticks.checked_add(self.shift)?, self.ticks_per_second);
+    fn times(&self, sample: &Sample) -> Option<(i64, i64)> {
+        let time = |ticks: i64| nanoseconds(ticks.checked_add(self.shift)?, self.ticks_per_second);
         let decode = time(sample.decode.saturating_sub(self.ahead))?;
         Some((decode, time(sample.present)?))
     }

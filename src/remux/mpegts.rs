@@ -6,7 +6,7 @@ mod pes;
 mod pictures;
 mod sound;
 
-use super::medium::{Codec, MediaError, ReaderEvent, Result, Sink, Time, Track};
+use super::medium::{Codec, MediaError, ReaderEvent, Result, Sink, Track, nanoseconds};
 use super::track_timeline::{START_MAX, TrackTimeline};
 use crate::format::Unsupported;
 use crate::format::mpegts::psi::{self, Assembler};
@@ -38,7 +38,7 @@ pub(super) struct MpegTs {
     /// Tracks that were announced last: see [`ReaderEvent::Announced`].
     announced: u16,
     /// First time of the streams in this map.
-    began: Option<Time>,
+    began: Option<i64>,
     clock: pes::ProgramClock,
     /// Offset after the last whole packet.
     in_step_until: u64,
@@ -324,9 +324,8 @@ impl MpegTs {
     }
 
     /// Announces pictures that come without parameter sets: the source is taken within a group.
-    fn announce(&mut self, time: Time, sink: &mut Sink<'_>) -> Result {
-        let began = *self.began.get_or_insert(time);
-        let elapsed = time.nanoseconds().saturating_sub(began.nanoseconds());
+    fn announce(&mut self, time: i64, sink: &mut Sink<'_>) -> Result {
+        let elapsed = time.saturating_sub(*self.began.get_or_insert(time));
         let brings_pictures = |stream: &Stream| {
             matches!(stream.content, Content::Pictures(_)) && stream.counter.is_some()
         };
@@ -413,7 +412,7 @@ impl Stream {
     }
 }
 
-/// Converts a time of the unwrapped clock of MPEG-TS.
-fn time(ticks: i64) -> Result<Time> {
-    Time::of(ticks, pes::TICKS_PER_SECOND).ok_or(MediaError("a time of MPEG-TS is out of range"))
+/// Converts a time of the unwrapped clock of MPEG-TS to nanoseconds.
+fn time(ticks: i64) -> Result<i64> {
+    nanoseconds(ticks, pes::TICKS_PER_SECOND).ok_or(MediaError("a time of MPEG-TS is out of range"))
 }

@@ -1,6 +1,7 @@
 //! Turns the bytes of one container into another container.
 //!
-//! ```text bytes ─→ Reader ─→ Interleave ─→ Timeline ─→ MpegTs or Mp4 ─→ bytes
+//! ```text
+//! bytes ─→ Reader ─→ Interleave ─→ Timeline ─→ MpegTs or Mp4 ─→ bytes
 //! ```
 //!
 //! The output does not depend on how the input is cut, since it depends on single units. A remuxer
@@ -10,7 +11,9 @@
 //! [`OUT_ONCE`](super::OUT_ONCE).
 
 use super::Reader;
-use super::medium::{MediaError, ReaderEvent, Result, TRACKS_MAX, Time, Track, UNIT_WORK, Unit};
+#[cfg(feature = "handover")]
+use super::medium::TIME_MAX;
+use super::medium::{MediaError, ReaderEvent, Result, SECOND, TRACKS_MAX, Track, UNIT_WORK, Unit};
 #[cfg(feature = "handover")]
 use super::track_timeline::SETUP_BYTES_MAX;
 use super::track_timeline::START_MAX;
@@ -78,12 +81,7 @@ pub struct RemuxerState {
 
 /// Longest distance, in nanoseconds, of a written unit before the first unwritten one. A longer one
 /// means that the clock has begun again.
-const WRITTEN_AGO_MAX: i64 = 120 * Time::SECOND;
-
-/// Largest time that is taken over from another process, in nanoseconds. Sums of a few do not overflow. In
-/// place of a larger one comes this: the clock jumps.
-#[cfg(feature = "handover")]
-const TIME_MAX: i64 = i64::MAX / 4;
+const WRITTEN_AGO_MAX: i64 = 120 * SECOND;
 
 /// Whether decoding of a track has begun.
 #[derive(Clone, Copy, Default)]
@@ -236,6 +234,7 @@ impl Remuxer {
                     .all(|setup| setup.1.len() <= SETUP_BYTES_MAX),
             || "more tracks than a remuxed stream has".to_owned(),
         )?;
+        // The clock jumps where it replaces a larger time.
         let possible = |time: i64| time.clamp(-TIME_MAX, TIME_MAX);
         self.pipeline.timeline =
             Timeline::resume(possible(state.shift), state.newest.map(possible));
@@ -328,7 +327,7 @@ impl Pipeline {
         let Some(start) = self.starts.get_mut(unit.track) else {
             return true;
         };
-        let now = unit.decode.nanoseconds();
+        let now = unit.decode;
         *start = match *start {
             _ if unit.is_join => Start::Passed,
             Start::None => Start::Awaited(now),
@@ -341,7 +340,7 @@ impl Pipeline {
     /// Marks a unit's track as begun, if another process has written the unit. Returns whether it has.
     fn skip_if_written(&mut self, unit: &Unit<'_>) -> bool {
         let number = self.tracks.get(unit.track).map(|track| track.number);
-        let moved = self.timeline.moved(unit.decode.nanoseconds());
+        let moved = self.timeline.moved(unit.decode);
         let mut written = self.written.iter();
         let until = written.find(|(track, _)| Some(*track) == number);
         let is_written = until.is_some_and(|(_, until)| {

@@ -1,6 +1,8 @@
 //! Heads of PES packets (ISO/IEC 13818-1 section 2.4.3.6), and their times.
 
-use super::super::medium::{Result, Time};
+use super::super::medium::Result;
+#[cfg(feature = "handover")]
+use super::super::medium::nanoseconds;
 use super::time;
 use crate::format::mpegts::time_stamp;
 use crate::time::MediaTime;
@@ -25,7 +27,7 @@ impl ProgramClock {
         let ticks = self
             .newest
             .map_or(0, |(told, ticks)| ticks - told.ticks() as i64);
-        Time::of(ticks, TICKS_PER_SECOND).map_or(0, Time::nanoseconds)
+        nanoseconds(ticks, TICKS_PER_SECOND).unwrap_or(0)
     }
 
     fn ticks(&mut self, told: u64) -> i64 {
@@ -39,13 +41,13 @@ impl ProgramClock {
     }
 }
 
-/// Times of a unit, as its source has them.
+/// Times of a unit, as its source has them, in nanoseconds.
 #[derive(Clone, Copy)]
 pub(super) struct Times {
     /// Time by which the unit must have come.
-    pub decode: Time,
+    pub decode: i64,
     /// Time at which the unit is shown or heard.
-    pub present: Time,
+    pub present: i64,
 }
 
 /// What a PES packet says about the unit that begins in it.

@@ -3,7 +3,7 @@
 //! A unit ends where the next one begins: at a delimiter, at a parameter set or a message after a
 //! picture, or at the first slice of a picture.
 
-use super::super::medium::{Codec, Result, Time, Track, Unit};
+use super::super::medium::{Codec, Result, SECOND, Track, Unit};
 use super::super::nal::{NalKind, Pictures, START_BYTES, start};
 use super::UnitOutput;
 use super::pes::{Mark, Marks, Times};
@@ -41,7 +41,7 @@ enum State {
 /// Bytes of a NAL unit that tell where a picture begins.
 const TELLING_BYTES: usize = 3;
 /// Distance where nothing better is known.
-const USUAL_GAP: i64 = Time::SECOND / 25;
+const USUAL_GAP: i64 = SECOND / 25;
 
 impl PictureStream {
     /// Returns the state of a new stream. `None` for another codec.
@@ -191,10 +191,9 @@ impl PictureStream {
     }
 
     fn note(&mut self, times: Times) {
-        let decode = times.decode.nanoseconds();
         if let Some(last) = self.last.replace(times) {
-            let gap = decode.saturating_sub(last.decode.nanoseconds());
-            if (1..=Time::SECOND).contains(&gap) {
+            let gap = times.decode.saturating_sub(last.decode);
+            if (1..=SECOND).contains(&gap) {
                 self.gap = gap;
             }
         }
@@ -202,8 +201,7 @@ impl PictureStream {
 
     /// Returns times for a unit without any. The picture counts as one that is shown at once.
     fn guessed(&self) -> Option<Times> {
-        let decode = self.last?.decode.nanoseconds().saturating_add(self.gap);
-        let decode = Time::from_nanoseconds(decode)?;
+        let decode = self.last?.decode.saturating_add(self.gap);
         let present = decode;
         Some(Times { decode, present })
     }

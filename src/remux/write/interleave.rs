@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 
 use super::super::medium::Unit;
+
 /// Unit that owns its bytes. Its times are nanoseconds.
 #[derive(Debug)]
 pub struct OwnedUnit {
@@ -97,7 +98,7 @@ impl Interleave {
         let Some(queue) = self.queues.get_mut(unit.track) else {
             return;
         };
-        let decode = unit.decode.nanoseconds();
+        let decode = unit.decode;
         self.newest = self.newest.max(decode);
         let behind = self.newest.saturating_sub(decode);
         let newest = queue.newest.unwrap_or(decode);
@@ -111,7 +112,7 @@ impl Interleave {
         queue.waiting.push_back(OwnedUnit {
             track: unit.track,
             decode,
-            present: unit.present.nanoseconds().max(decode),
+            present: unit.present.max(decode),
             is_join: unit.is_join,
             bytes: unit.bytes.into(),
         });

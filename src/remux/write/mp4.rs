@@ -19,7 +19,7 @@ mod fragment;
 mod header;
 
 #[cfg(feature = "handover")]
-use super::super::medium::Time;
+use super::super::medium::nanoseconds;
 use super::super::medium::{Codec, MediaError, Result, Shape, Track, ticks};
 use super::Writer;
 #[cfg(feature = "handover")]
@@ -148,8 +148,8 @@ impl Writer for Mp4 {
     #[cfg(feature = "handover")]
     fn pending_from(&self, track: usize) -> Option<i64> {
         let queue = self.queues.get(track)?;
-        let decode = Time::of(queue.samples.first()?.decode, queue.clock)?;
-        Some(decode.nanoseconds() - 2 * JITTER)
+        let decode = nanoseconds(queue.samples.first()?.decode, queue.clock)?;
+        Some(decode - 2 * JITTER)
     }
 
     #[cfg(feature = "handover")]
