@@ -17,8 +17,6 @@ use super::medium::{MediaError, ReaderEvent, Result, SECOND, TRACKS_MAX, Track, 
 #[cfg(feature = "handover")]
 use super::track_timeline::SETUP_BYTES_MAX;
 use super::track_timeline::START_MAX;
-#[cfg(feature = "handover")]
-use super::write::WriterState;
 use super::write::{Interleave, OwnedUnit, Target, Timeline, Writer};
 use crate::format::Format;
 #[cfg(feature = "handover")]
@@ -56,27 +54,27 @@ struct Pipeline {
 
 /// State with which a remuxer of another process continues.
 #[cfg(feature = "handover")]
-#[derive(serde::Serialize, serde::Deserialize)]
+#[derive(Default, serde::Serialize, serde::Deserialize)]
 pub struct RemuxerState {
     /// Nanoseconds that are added to the times of the source.
-    shift: i64,
+    pub(super) shift: i64,
     /// Latest decode time that was written, in nanoseconds.
-    newest: Option<i64>,
+    pub(super) newest: Option<i64>,
     /// For each track number, the decode time of the first unit that is not written.
-    written: Vec<(u64, i64)>,
+    pub(super) written: Vec<(u64, i64)>,
     /// Continuity counters of MPEG-TS, by the index of the track.
-    counters: Vec<u8>,
+    pub(super) counters: Vec<u8>,
     /// Continuity counters of the tables of MPEG-TS.
     #[serde(default)]
-    table_counters: [u8; 2],
-    /// Clock of the multiplex of MPEG-TS, in nanoseconds.
+    pub(super) table_counters: [u8; 2],
+    /// Clock of the multiplex of MPEG-TS, in nanoseconds. It must not go back.
     #[serde(default)]
-    clock: i64,
+    pub(super) clock: i64,
     /// Number of the newest fragment of MP4.
-    fragments: u32,
-    /// Setups of pictures, each with the number of its track. A source may repeat its parameter sets with
-    /// key pictures only.
-    setups: Vec<(u64, Vec<u8>)>,
+    pub(super) fragments: u32,
+    /// Setups of pictures, each with the number of its track. A source may repeat its parameter sets
+    /// with key pictures only.
+    pub(super) setups: Vec<(u64, Vec<u8>)>,
 }
 
 /// Longest distance, in nanoseconds, of a written unit before the first unwritten one. A longer one
@@ -207,23 +205,23 @@ impl Remuxer {
             let setup = track.setup.as_ref().filter(|_| track.codec.is_video())?;
             Some((track.number, setup.to_vec()))
         };
-        let writer_state = writer.state();
         RemuxerState {
             shift: shift.saturating_add(self.reader.shift()),
             newest,
             written,
-            counters: writer_state.counters,
-            table_counters: writer_state.table_counters,
-            clock: writer_state.clock,
-            fragments: writer_state.fragments,
             setups: tracks.iter().filter_map(setup_of).collect(),
+            ..writer.state()
         }
     }
 
     /// Continues the output of another process, which has written this header. The remuxer reads the
     /// source's header and earlier units again, and skips the units that were written.
     #[cfg(feature = "handover")]
-    pub fn resume(&mut self, state: RemuxerState, header: Vec<u8>) -> Result<(), HandoverError> {
+    pub fn resume(
+        &mut self,
+        mut state: RemuxerState,
+        header: Vec<u8>,
+    ) -> Result<(), HandoverError> {
         must(
             state.written.len() <= 2 * TRACKS_MAX
                 && state.counters.len() <= TRACKS_MAX
@@ -236,19 +234,13 @@ impl Remuxer {
         )?;
         // The clock jumps where it replaces a larger time.
         let possible = |time: i64| time.clamp(-TIME_MAX, TIME_MAX);
-        self.pipeline.timeline =
-            Timeline::resume(possible(state.shift), state.newest.map(possible));
+        let newest = state.newest.map(possible);
+        self.pipeline.timeline = Timeline::resume(possible(state.shift), newest);
+        // Packets arrive before they are decoded.
+        state.clock = state.clock.clamp(-TIME_MAX, newest.unwrap_or(0));
+        self.pipeline.writer.resume(&state, header);
         self.pipeline.written = state.written;
         self.reader.resume(state.setups);
-        // Packets arrive before they are decoded.
-        let newest = state.newest.map_or(0, possible);
-        let writer_state = WriterState {
-            counters: state.counters,
-            table_counters: state.table_counters,
-            clock: state.clock.clamp(-TIME_MAX, newest),
-            fragments: state.fragments,
-        };
-        self.pipeline.writer.resume(writer_state, header);
         Ok(())
     }
 }

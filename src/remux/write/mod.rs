@@ -9,6 +9,8 @@ pub(super) use interleave::{Interleave, OwnedUnit};
 pub(super) use timeline::Timeline;
 
 use super::medium::{Result, Track};
+#[cfg(feature = "handover")]
+use super::remuxer::RemuxerState;
 use crate::format::Format;
 use mp4::Mp4;
 use mpegts::MpegTs;
@@ -84,25 +86,11 @@ pub(super) trait Writer {
     #[cfg(feature = "handover")]
     fn pending_from(&self, track: usize) -> Option<i64>;
 
-    /// Returns the state with which a writer of another process continues.
+    /// Returns what a writer of another process needs. The fields of others have their defaults.
     #[cfg(feature = "handover")]
-    fn state(&self) -> WriterState;
+    fn state(&self) -> RemuxerState;
 
     /// Continues the output of another writer, before the first track. `header`: what it wrote first.
     #[cfg(feature = "handover")]
-    fn resume(&mut self, state: WriterState, header: Vec<u8>);
-}
-
-/// State with which a writer of another process continues.
-#[cfg(feature = "handover")]
-#[derive(Default)]
-pub(super) struct WriterState {
-    /// Continuity counters of MPEG-TS, by the index of the track.
-    pub counters: Vec<u8>,
-    /// Continuity counters of the tables of MPEG-TS.
-    pub table_counters: [u8; 2],
-    /// Clock of the multiplex of MPEG-TS, in nanoseconds. It must not go back.
-    pub clock: i64,
-    /// Number of the newest fragment of MP4.
-    pub fragments: u32,
+    fn resume(&mut self, state: &RemuxerState, header: Vec<u8>);
 }

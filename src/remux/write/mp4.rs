@@ -4,11 +4,11 @@
 //! A fragment begins at each join point of the first video track, at the picture after it, and when
 //! [`FRAGMENT_TIME`] is over. So the output is at most that late, and a key frame goes out at once,
 //! in a fragment without another picture. A fragment also ends with a piece of the source
-//! ([`ReaderEvent::PieceEnds`](super::super::ReaderEvent)), since the next piece may be late. A fragment has all units of its time, one track after
-//! the other. When the tracks change, the stream begins again with another `ftyp` and `moov`, and
-//! the times continue. Each sample lasts until the next one of its track. The duration of the last
-//! sample of a fragment is estimated if the next one has not come. Each fragment has its own time,
-//! so estimates do not add up.
+//! ([`ReaderEvent::PieceEnds`](super::super::ReaderEvent)), since the next piece may be late. A
+//! fragment has all units of its time, one track after the other. When the tracks change, the stream
+//! begins again with another `ftyp` and `moov`, and the times continue. Each sample lasts until the
+//! next one of its track. The duration of the last sample of a fragment is estimated if the next one
+//! has not come. Each fragment has its own time, so estimates do not add up.
 //!
 //! It owns the units of one fragment: at most the allowed bytes and one unit, and [`SAMPLES_MAX`]
 //! entries. A unit goes out once, with at most [`OUT_PER_UNIT`] bytes around it. Headers are
@@ -21,9 +21,9 @@ mod header;
 #[cfg(feature = "handover")]
 use super::super::medium::nanoseconds;
 use super::super::medium::{Codec, MediaError, Result, Shape, Track, ticks};
-use super::Writer;
 #[cfg(feature = "handover")]
-use super::WriterState;
+use super::super::remuxer::RemuxerState;
+use super::Writer;
 use super::interleave::OwnedUnit;
 use fragment::{Run, Sample};
 
@@ -153,15 +153,15 @@ impl Writer for Mp4 {
     }
 
     #[cfg(feature = "handover")]
-    fn state(&self) -> WriterState {
-        WriterState {
+    fn state(&self) -> RemuxerState {
+        RemuxerState {
             fragments: self.sequence_number,
-            ..WriterState::default()
+            ..RemuxerState::default()
         }
     }
 
     #[cfg(feature = "handover")]
-    fn resume(&mut self, state: WriterState, header: Vec<u8>) {
+    fn resume(&mut self, state: &RemuxerState, header: Vec<u8>) {
         (self.sequence_number, self.header_before) = (state.fragments, header);
     }
 }

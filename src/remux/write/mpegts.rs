@@ -16,9 +16,9 @@ mod sound_buffer;
 mod tables;
 
 use super::super::medium::{MediaError, Result, Track};
-use super::Writer;
 #[cfg(feature = "handover")]
-use super::WriterState;
+use super::super::remuxer::RemuxerState;
+use super::Writer;
 use super::interleave::OwnedUnit;
 use clock::{MARGIN, MILLISECOND, MultiplexClock, packet_time};
 use packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, Sending, pes_head};
@@ -191,7 +191,7 @@ impl Writer for MpegTs {
     }
 
     #[cfg(feature = "handover")]
-    fn state(&self) -> WriterState {
+    fn state(&self) -> RemuxerState {
         let places = 0..self.streams.len().max(self.pid_states.len());
         let counter = |place: usize| match self.streams.get(place) {
             Some(Some(stream)) => stream.pid_state.counter.0,
@@ -200,16 +200,16 @@ impl Writer for MpegTs {
                 pid_state.map_or(0, |pid_state| pid_state.counter.0)
             }
         };
-        WriterState {
+        RemuxerState {
             counters: places.map(counter).collect(),
             table_counters: self.tables.counters.map(|counter| counter.0),
             clock: self.clock.now,
-            ..WriterState::default()
+            ..RemuxerState::default()
         }
     }
 
     #[cfg(feature = "handover")]
-    fn resume(&mut self, state: WriterState, _header: Vec<u8>) {
+    fn resume(&mut self, state: &RemuxerState, _header: Vec<u8>) {
         self.clock.now = state.clock;
         self.tables.counters = state.table_counters.map(|number| Counter(number & 0x0f));
         let pid_states = state.counters.iter().map(|number| PidState {
