@@ -307,14 +307,20 @@ impl MpegTs {
             scratch: &mut self.scratch,
             sink,
         };
-        stream.take(mark, payload, &mut output)?;
+        match &mut stream.content {
+            Content::Pictures(pictures) => pictures.take(mark, payload, &mut output)?,
+            Content::Sound(sound) => sound.take(mark, payload, &mut output)?,
+        }
         if let Some(Mark {
             times: Some(times), ..
         }) = mark
         {
             self.announce(times.decode, sink)?;
         }
-        let held = self.streams.iter().map(|stream| stream.content_bytes());
+        let held = self.streams.iter().map(|stream| match &stream.content {
+            Content::Pictures(pictures) => pictures.bytes.capacity(),
+            Content::Sound(sound) => sound.bytes.capacity(),
+        });
         if held.sum::<usize>() > self.unit_bytes_max {
             return Err(MediaError(
                 "access units of MPEG-TS are longer than what may be held",
@@ -388,26 +394,6 @@ impl Stream {
         match &mut self.content {
             Content::Pictures(pictures) => pictures.lose(),
             Content::Sound(sound) => sound.lose(),
-        }
-    }
-
-    /// Reads the next bytes of the stream. `mark` belongs to the PES packet that begins with them.
-    fn take(
-        &mut self,
-        mark: Option<Mark>,
-        bytes: &[u8],
-        output: &mut UnitOutput<'_, '_>,
-    ) -> Result {
-        match &mut self.content {
-            Content::Pictures(pictures) => pictures.take(mark, bytes, output),
-            Content::Sound(sound) => sound.take(mark, bytes, output),
-        }
-    }
-
-    fn content_bytes(&self) -> usize {
-        match &self.content {
-            Content::Pictures(pictures) => pictures.bytes.capacity(),
-            Content::Sound(sound) => sound.bytes.capacity(),
         }
     }
 }
