@@ -12,10 +12,10 @@ use super::sound;
 use super::track_timeline::TrackTimeline;
 use crate::format::ebml::{self, Head};
 use crate::format::matroska::{
-    BLOCK, BLOCK_GROUP, CLUSTER, EBML, INFO, KEY_FRAME, LACING, REFERENCE_BLOCK, SEGMENT,
+    BLOCK, BLOCK_GROUP, CLUSTER, EBML, INFO, KEY_FRAME, LACING, Level, REFERENCE_BLOCK, SEGMENT,
     SIMPLE_BLOCK, TIMESTAMP, TRACK_ENTRY, TRACKS, USUAL_TIMESTAMP_SCALE, timestamp_scale,
 };
-use crate::format::window::{LookResult, Unread, Walker};
+use crate::format::window::{LookResult, Unread, Walker, whole};
 use order::DecodeOrder;
 use setup::Setup;
 
@@ -39,14 +39,6 @@ pub(super) struct Matroska {
     whole_frame: Vec<u8>,
     /// Buffer for units that cannot be lent as they came.
     scratch: Vec<u8>,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Level {
-    #[default]
-    Top,
-    Segment,
-    Cluster,
 }
 
 /// A track that is carried. It has the same index in the timeline.
@@ -135,12 +127,11 @@ impl Matroska {
         bytes_max: usize,
         sink: &mut Sink<'_>,
     ) -> LookResult<MediaError> {
-        let whole = head.size.and_then(|size| usize::try_from(size).ok());
-        let whole = whole.and_then(|size| size.checked_add(head.bytes()));
-        let whole = whole.filter(|whole| *whole <= bytes_max).ok_or(MediaError(
-            "an element of Matroska is longer than what may be held",
-        ))?;
-        let body = seen.get(head.bytes()..whole).ok_or(Unread::Needs(whole))?;
+        const TOO_LONG: MediaError =
+            MediaError("an element of Matroska is longer than what may be held");
+        let length = head.length().map_err(|_| TOO_LONG)?;
+        let element = whole(seen, length, bytes_max).map_err(|unread| unread.because(TOO_LONG))?;
+        let body = &element[head.bytes()..];
         match head.id {
             INFO => self.scale = timestamp_scale(body).clamp(1, SECOND as u64),
             TRACKS => self.begin(body, sink)?,
@@ -153,17 +144,14 @@ impl Matroska {
                 }
             }
         }
-        Ok(whole as u64)
+        Ok(length)
     }
 
     /// Returns the index of the track that a block names, and the length of the number.
     fn carried(&self, block: &[u8]) -> Option<(usize, usize)> {
-        let bytes = block.first()?.leading_zeros() as usize + 1;
-        let number = ebml::number(block.get(..bytes).filter(|number| number.len() <= 8)?)?;
-        let place = self
-            .tracks
-            .iter()
-            .position(|track| track.number == number)?;
+        let (number, bytes) = ebml::number_at_front(block)?;
+        let mut tracks = self.tracks.iter();
+        let place = tracks.position(|track| track.number == number)?;
         Some((place, bytes))
     }
 
@@ -262,7 +250,7 @@ impl Matroska {
 
 /// Returns the length of the whole element.
 fn length(head: Head) -> Result<u64> {
-    let length = crate::format::matroska::length(head);
+    let length = head.length();
     length.map_err(|_| MediaError("an element of Matroska has no size where it needs one"))
 }
 
@@ -339,9 +327,9 @@ fn xiph_sizes(sizes: &mut [usize], rest: &mut &[u8]) -> Option<()> {
 fn ebml_sizes(sizes: &mut [usize], rest: &mut &[u8]) -> Option<()> {
     let mut last = None;
     for size in sizes {
-        let bytes = rest.first()?.leading_zeros() as usize + 1;
-        let field = take(rest, bytes).filter(|_| bytes <= 8)?;
-        let value = i64::try_from(ebml::number(field)?).ok()?;
+        let (value, bytes) = ebml::number_at_front(rest)?;
+        take(rest, bytes)?;
+        let value = i64::try_from(value).ok()?;
         let middle = (1i64 << (7 * bytes - 1)) - 1;
         // A size that fits is below 2^56, and so is each difference.
         let own = last.map_or(value, |last: i64| last + value - middle);

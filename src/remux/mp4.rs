@@ -15,7 +15,7 @@ use super::track_timeline::TrackTimeline;
 use crate::format::mp4::{
     BoxHead, MOOF_BYTES_MAX, box_head, child, children, number, number_behind_times,
 };
-use crate::format::window::{LookResult, Unread, Walker};
+use crate::format::window::{LookResult, Unread, Walker, whole};
 use runs::Run;
 use setup::Setup;
 
@@ -154,11 +154,9 @@ impl Mp4 {
         bytes_max: usize,
         sink: &mut Sink<'_>,
     ) -> LookResult<MediaError> {
-        let whole = usize::try_from(head.length).ok();
-        let whole = whole
-            .filter(|whole| *whole <= bytes_max)
-            .ok_or(MediaError("a moov or moof is longer than 256 KiB"))?;
-        let content = seen.get(head.bytes..whole).ok_or(Unread::Needs(whole))?;
+        const TOO_LONG: MediaError = MediaError("a moov or moof is longer than 256 KiB");
+        let whole = whole(seen, head.length, bytes_max);
+        let content = &whole.map_err(|unread| unread.because(TOO_LONG))?[head.bytes..];
         if &head.kind == b"moov" {
             self.begin(content, sink)?;
         } else {
@@ -297,11 +295,8 @@ impl Mp4 {
             return Ok(bytes);
         }
         const TOO_LONG: MediaError = MediaError("a sample of MP4 is longer than what may be held");
-        let whole = usize::try_from(bytes).map_err(|_| TOO_LONG)?;
-        if whole > self.unit_bytes_max {
-            return Err(TOO_LONG.into());
-        }
-        let content = seen.get(..whole).ok_or(Unread::Needs(whole))?;
+        let content = whole(seen, bytes, self.unit_bytes_max);
+        let content = content.map_err(|unread| unread.because(TOO_LONG))?;
         let times = track.times(&sample);
         let (decode, present) = times.ok_or(MediaError("a time of MP4 is out of range"))?;
         let Some((index, packets)) = &mut track.packets else {
