@@ -30,7 +30,7 @@ pub(crate) mod window;
 #[cfg(feature = "handover")]
 use crate::copied::{Copied, CopiedPart};
 use crate::time::MediaTime;
-use detect::{Beginning, Detection};
+use detect::Beginning;
 use flv::Flv;
 use frames::Walk;
 pub use header::{HEADER_BYTES_MAX, Header};
@@ -38,7 +38,7 @@ use matroska::Matroska;
 use mp4::Mp4;
 use mpegts::MpegTs;
 use ogg::Ogg;
-use window::Window;
+use window::{Unread, Window};
 
 /// Place where a viewer can begin: the prelude, then the stream's bytes from this offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -334,9 +334,9 @@ impl Scanner {
                 for (index, byte) in bytes.iter().enumerate() {
                     self.searched += 1;
                     match beginning.take(*byte) {
-                        Detection::More => {}
-                        Detection::Unknown => return self.give_up(findings),
-                        Detection::Known(format) => {
+                        Err(Unread::Needs(_)) => {}
+                        Err(Unread::Other(Unsupported)) => return self.give_up(findings),
+                        Ok(format) => {
                             let held = std::mem::take(beginning);
                             let rest = &bytes[index + 1..];
                             return self.begin(format, &held.bytes, rest, findings);

@@ -15,7 +15,7 @@ use super::track_timeline::TrackTimeline;
 use crate::format::mp4::{
     BoxHead, MOOF_BYTES_MAX, box_head, child, children, number, number_behind_times,
 };
-use crate::format::window::{LookResult, Unread, Walker, whole};
+use crate::format::window::{LookResult, Walker, whole};
 use runs::Run;
 use setup::Setup;
 
