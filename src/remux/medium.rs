@@ -123,6 +123,7 @@ pub enum Shape {
 /// Nanoseconds in a second. Times are nanoseconds, on the source's own clock. Times of any container
 /// survive a conversion to them and back.
 pub const SECOND: i64 = 1_000_000_000;
+pub(super) const MILLISECOND: i64 = 1_000_000;
 /// Largest time: some 73 years, so that sums and differences of a few times do not overflow. A reader
 /// gives up a source with larger ones.
 pub(super) const TIME_MAX: i64 = i64::MAX / 4;

@@ -20,7 +20,7 @@ mod header;
 
 #[cfg(feature = "handover")]
 use super::super::medium::nanoseconds;
-use super::super::medium::{Codec, MediaError, Result, Shape, Track, ticks};
+use super::super::medium::{Codec, MILLISECOND, MediaError, Result, Shape, Track, ticks};
 #[cfg(feature = "handover")]
 use super::super::remuxer::RemuxerState;
 use super::Writer;
@@ -28,7 +28,7 @@ use super::interleave::OwnedUnit;
 use fragment::{Run, Sample};
 
 /// Longest fragment, in nanoseconds.
-pub const FRAGMENT_TIME: i64 = 500_000_000;
+pub const FRAGMENT_TIME: i64 = 500 * MILLISECOND;
 /// Most samples of a fragment.
 const SAMPLES_MAX: usize = 2048;
 /// Most bytes around a unit: a fragment with this unit alone.
@@ -37,7 +37,7 @@ pub const OUT_PER_UNIT: usize = 256;
 pub const HEADER_ALLOWANCE: usize = 64 * 1024;
 /// Largest deviation of sound from the end of the previous frame, in nanoseconds. Sound within it
 /// continues exactly there.
-const JITTER: i64 = 1_000_000;
+const JITTER: i64 = MILLISECOND;
 
 /// Writer of fragmented MP4.
 #[derive(Debug, Default)]

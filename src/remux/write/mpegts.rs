@@ -15,12 +15,12 @@ mod payload;
 mod sound_buffer;
 mod tables;
 
-use super::super::medium::{MediaError, Result, Track};
+use super::super::medium::{MILLISECOND, MediaError, Result, Track};
 #[cfg(feature = "handover")]
 use super::super::remuxer::RemuxerState;
 use super::Writer;
 use super::interleave::OwnedUnit;
-use clock::{MARGIN, MILLISECOND, MultiplexClock, packet_time};
+use clock::{MARGIN, MultiplexClock, packet_time};
 use packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, Sending, pes_head};
 use payload::{Framing, Nal, StreamFormat};
 use sound_buffer::SoundBuffer;
