@@ -290,18 +290,15 @@ impl Mp4 {
         let Some(track) = self.tracks.get_mut(sample.track) else {
             return Ok(end - at);
         };
-        if track.packets.is_none() {
+        let times = track.times(&sample);
+        let Some((index, packets)) = &mut track.packets else {
             self.fragment.step();
             return Ok(bytes);
-        }
+        };
         const TOO_LONG: MediaError = MediaError("a sample of MP4 is longer than what may be held");
         let content = whole(seen, bytes, self.unit_bytes_max);
         let content = content.map_err(|unread| unread.because(TOO_LONG))?;
-        let times = track.times(&sample);
         let (decode, present) = times.ok_or(MediaError("a time of MP4 is out of range"))?;
-        let Some((index, packets)) = &mut track.packets else {
-            return Ok(bytes);
-        };
         let packet = Unit {
             track: *index,
             decode,

@@ -9,8 +9,6 @@ pub(super) const PAYLOAD_BYTES: usize = PACKET_BYTES - HEAD_BYTES;
 const HEAD_BYTES: usize = 4;
 /// Length of a clock reference in an adaptation field: length, flags, six bytes.
 const REFERENCE_BYTES: usize = 8;
-/// Longest PES packet whose length field can say its length. A longer one, of video, has 0 there.
-const LENGTH_MAX: usize = 0xffff;
 
 /// Continuity counter of the next packet with a payload, for one PID.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,9 +35,10 @@ pub(super) fn pes_head(
     let has_decode = decode != present;
     let times_bytes = if has_decode { 10 } else { 5 };
     let length = 3 + times_bytes + payload_bytes;
-    let length = u16::try_from(length).ok().filter(|_| length <= LENGTH_MAX);
+    // Video may be too long for the field.
+    let length = u16::try_from(length).unwrap_or(0);
     head.extend_from_slice(&[0, 0, 1, stream_id]);
-    head.extend_from_slice(&length.unwrap_or(0).to_be_bytes());
+    head.extend_from_slice(&length.to_be_bytes());
     // The payload begins with a unit.
     head.extend_from_slice(&[
         0x84,
