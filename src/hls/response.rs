@@ -26,8 +26,8 @@ const ATTENDANCE: u32 = 6;
 const WAITS: u32 = 3;
 
 impl Cutter {
-    /// Finds the requested object. Returns `None` if nothing has this name, or not any more. `titles`: the
-    /// stream's newest ones.
+    /// Finds the requested object. Returns `None` if nothing has this name, or not any more.
+    /// `titles`: the stream's newest ones.
     pub fn find(
         &mut self,
         wanted: &HlsRequest,

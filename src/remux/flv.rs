@@ -40,7 +40,7 @@ enum TrackSlot {
 }
 
 /// Content of a tag.
-enum Content<'a> {
+enum TagContent<'a> {
     /// Setup in the form of ISO BMFF.
     Setup(Codec, &'a [u8]),
     /// Setup of Opus in the form of Ogg.
@@ -123,8 +123,8 @@ impl Flv {
         };
         // The milliseconds from the tag's time to the presentation time.
         let (codec, ahead) = match content {
-            Content::Nothing => return Ok(()),
-            Content::Unknown(name) => {
+            TagContent::Nothing => return Ok(()),
+            TagContent::Unknown(name) => {
                 if !std::mem::replace(&mut self.has_left_out[usize::from(is_video)], true) {
                     leave_out(u64::from(kind), name, sink)?;
                 }
@@ -133,9 +133,9 @@ impl Flv {
                 }
                 return Ok(());
             }
-            Content::Setup(codec, _) => (codec, 0),
-            Content::OpusHead(_) => (Codec::Opus, 0),
-            Content::Packet(codec, ahead, _) => (codec, ahead),
+            TagContent::Setup(codec, _) => (codec, 0),
+            TagContent::OpusHead(_) => (Codec::Opus, 0),
+            TagContent::Packet(codec, ahead, _) => (codec, ahead),
         };
         let timeline = &mut self.timeline;
         if !matches!(slot, TrackSlot::Track { packets, .. } if packets.codec == codec) {
@@ -151,13 +151,13 @@ impl Flv {
         let (width, height) = self.size.unwrap_or_default();
         let told = Shape::Pictures { width, height };
         match content {
-            Content::Setup(_, setup) => packets.configure(timeline, track, setup, told),
-            Content::OpusHead(head) => {
+            TagContent::Setup(_, setup) => packets.configure(timeline, track, setup, told),
+            TagContent::OpusHead(head) => {
                 let setup = sound::opus_setup(head);
                 let setup = setup.ok_or(MediaError("the head of Opus is not whole"))?;
                 packets.configure(timeline, track, &setup, told)
             }
-            Content::Packet(_, _, bytes) => {
+            TagContent::Packet(_, _, bytes) => {
                 let packet = Unit {
                     track,
                     decode,
@@ -167,7 +167,7 @@ impl Flv {
                 };
                 packets.emit(timeline, packet, &mut self.scratch, sink)
             }
-            Content::Unknown(_) | Content::Nothing => Ok(()),
+            TagContent::Unknown(_) | TagContent::Nothing => Ok(()),
         }
     }
 }
@@ -194,9 +194,9 @@ impl TrackSlot {
     }
 }
 
-fn video(body: &[u8]) -> Content<'_> {
+fn video(body: &[u8]) -> TagContent<'_> {
     let [first, packet_type, rest @ ..] = body else {
-        return Content::Nothing;
+        return TagContent::Nothing;
     };
     if first & 0x80 != 0 {
         return enhanced_video(first & 0x0f, &body[1..]);
@@ -204,24 +204,24 @@ fn video(body: &[u8]) -> Content<'_> {
     let codec = match first & 0x0f {
         7 => Codec::H264,
         12 => Codec::H265,
-        2 => return Content::Unknown(b"H.263"),
-        4 | 5 => return Content::Unknown(b"VP6"),
-        _ => return Content::Unknown(b"unknown"),
+        2 => return TagContent::Unknown(b"H.263"),
+        4 | 5 => return TagContent::Unknown(b"VP6"),
+        _ => return TagContent::Unknown(b"unknown"),
     };
     match packet_type {
         0 => {
             let setup = rest.get(3..);
-            setup.map_or(Content::Nothing, |setup| Content::Setup(codec, setup))
+            setup.map_or(TagContent::Nothing, |setup| TagContent::Setup(codec, setup))
         }
         1 => packet(codec, rest),
-        _ => Content::Nothing,
+        _ => TagContent::Nothing,
     }
 }
 
 /// Enhanced RTMP: the packet type is where the codec was.
-fn enhanced_video(packet_type: u8, body: &[u8]) -> Content<'_> {
+fn enhanced_video(packet_type: u8, body: &[u8]) -> TagContent<'_> {
     let Some((name, rest)) = body.split_first_chunk::<4>() else {
-        return Content::Nothing;
+        return TagContent::Nothing;
     };
     let codec = match name {
         b"avc1" => Codec::H264,
@@ -229,54 +229,54 @@ fn enhanced_video(packet_type: u8, body: &[u8]) -> Content<'_> {
         b"av01" => Codec::Av1,
         b"vp08" => Codec::Vp8,
         b"vp09" => Codec::Vp9,
-        _ => return Content::Unknown(name),
+        _ => return TagContent::Unknown(name),
     };
     let has_offset = matches!(codec, Codec::H264 | Codec::H265);
     match packet_type {
         // Frames say the same, and more.
-        0 if matches!(codec, Codec::Vp8 | Codec::Vp9) => Content::Nothing,
-        0 => Content::Setup(codec, rest),
+        0 if matches!(codec, Codec::Vp8 | Codec::Vp9) => TagContent::Nothing,
+        0 => TagContent::Setup(codec, rest),
         1 if has_offset => packet(codec, rest),
-        1 | 3 => Content::Packet(codec, 0, rest),
-        2 | 4 => Content::Nothing,
-        _ => Content::Unknown(name),
+        1 | 3 => TagContent::Packet(codec, 0, rest),
+        2 | 4 => TagContent::Nothing,
+        _ => TagContent::Unknown(name),
     }
 }
 
 /// Reads a packet behind its offset in milliseconds.
-fn packet(codec: Codec, body: &[u8]) -> Content<'_> {
+fn packet(codec: Codec, body: &[u8]) -> TagContent<'_> {
     let Some(([c0, c1, c2], bytes)) = body.split_first_chunk::<3>() else {
-        return Content::Nothing;
+        return TagContent::Nothing;
     };
     let offset = i32::from_be_bytes([*c0, *c1, *c2, 0]) >> 8;
-    Content::Packet(codec, offset, bytes)
+    TagContent::Packet(codec, offset, bytes)
 }
 
-fn audio(body: &[u8]) -> Content<'_> {
+fn audio(body: &[u8]) -> TagContent<'_> {
     let Some((first, rest)) = body.split_first() else {
-        return Content::Nothing;
+        return TagContent::Nothing;
     };
     match first >> 4 {
-        2 | 14 => Content::Packet(Codec::MpegAudio, 0, rest),
+        2 | 14 => TagContent::Packet(Codec::MpegAudio, 0, rest),
         10 => match rest {
             // Some encoders send one without content.
-            [0] => Content::Nothing,
-            [0, config @ ..] => Content::Setup(Codec::Aac, config),
-            [1, bytes @ ..] => Content::Packet(Codec::Aac, 0, bytes),
-            _ => Content::Nothing,
+            [0] => TagContent::Nothing,
+            [0, config @ ..] => TagContent::Setup(Codec::Aac, config),
+            [1, bytes @ ..] => TagContent::Packet(Codec::Aac, 0, bytes),
+            _ => TagContent::Nothing,
         },
         9 => enhanced_audio(first & 0x0f, rest),
-        0 | 3 => Content::Unknown(b"PCM"),
-        1 => Content::Unknown(b"ADPCM"),
-        4..=6 => Content::Unknown(b"Nellymoser"),
-        11 => Content::Unknown(b"Speex"),
-        _ => Content::Unknown(b"unknown"),
+        0 | 3 => TagContent::Unknown(b"PCM"),
+        1 => TagContent::Unknown(b"ADPCM"),
+        4..=6 => TagContent::Unknown(b"Nellymoser"),
+        11 => TagContent::Unknown(b"Speex"),
+        _ => TagContent::Unknown(b"unknown"),
     }
 }
 
-fn enhanced_audio(packet_type: u8, body: &[u8]) -> Content<'_> {
+fn enhanced_audio(packet_type: u8, body: &[u8]) -> TagContent<'_> {
     let Some((name, rest)) = body.split_first_chunk::<4>() else {
-        return Content::Nothing;
+        return TagContent::Nothing;
     };
     let codec = match name {
         b"mp4a" => Codec::Aac,
@@ -284,14 +284,14 @@ fn enhanced_audio(packet_type: u8, body: &[u8]) -> Content<'_> {
         b"ac-3" => Codec::Ac3,
         b"ec-3" => Codec::Eac3,
         b"Opus" => Codec::Opus,
-        _ => return Content::Unknown(name),
+        _ => return TagContent::Unknown(name),
     };
     match (packet_type, codec) {
-        (0, Codec::Aac) => Content::Setup(codec, rest),
-        (0, Codec::Opus) => Content::OpusHead(rest),
-        (1, _) => Content::Packet(codec, 0, rest),
-        (0 | 2 | 4, _) => Content::Nothing,
-        _ => Content::Unknown(name),
+        (0, Codec::Aac) => TagContent::Setup(codec, rest),
+        (0, Codec::Opus) => TagContent::OpusHead(rest),
+        (1, _) => TagContent::Packet(codec, 0, rest),
+        (0 | 2 | 4, _) => TagContent::Nothing,
+        _ => TagContent::Unknown(name),
     }
 }
 

@@ -58,8 +58,8 @@ struct CarriedTrack {
     usual: SampleDefaults,
     /// Ticks by which its edit list moves its samples.
     shift: i64,
-    /// Most ticks from presentation to decoding of a sample. The real decode time is earlier by
-    /// that.
+    /// Most ticks from presentation to decoding of a sample. The real decode times are earlier by
+    /// this.
     ahead: i64,
     /// Time of the next fragment, if the fragment does not say it.
     next: i64,

@@ -21,7 +21,7 @@ pub(super) use setup::are_alike;
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(in super::super) struct Fragments {
     pub unit_bytes_max: usize,
-    /// Longest box that is read whole: as long as the scanner's. A unit may be longer.
+    /// Longest box that is read whole: at most [`MOOF_BYTES_MAX`]. A unit may be longer.
     box_bytes_max: usize,
     /// Whether the source is not the first one. Then its headers are left out.
     is_later: bool,

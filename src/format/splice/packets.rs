@@ -204,8 +204,8 @@ impl HeldPackets {
 }
 
 impl OpenPes {
-    /// Notes a PES packet of another stream that begins before this one's rest has come. Returns whether
-    /// the rest may still come.
+    /// Notes a PES packet of another stream that begins before this one's rest has come. Returns
+    /// whether the rest may still come.
     fn note_waiting(&mut self, pid: u16, time: MediaTime) -> bool {
         let (other, since) = *self.since.get_or_insert((pid, time));
         other != pid || (0..AWAITED_TICKS).contains(&time.since(since))

@@ -27,7 +27,7 @@ impl Cutter {
         {
             return Ok(list.clone());
         }
-        let written = list::write(&list::Content {
+        let written = list::write(&list::Playlist {
             segments: self.segments.range(first..),
             tag: self.plan.tag,
             extension: self.kind().and_then(extension).unwrap_or(""),

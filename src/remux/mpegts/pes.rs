@@ -121,7 +121,7 @@ enum HeadState {
 }
 
 /// What follows when the bytes of a head have been taken from a payload.
-pub(super) enum Taken {
+pub(super) enum PayloadRest {
     /// No content follows in this payload.
     Nothing,
     /// Content follows. The mark comes with the first content of a PES packet.
@@ -142,10 +142,10 @@ impl Head {
     }
 
     /// Takes the bytes of the head from the payload.
-    pub fn take(&mut self, payload: &mut &[u8], clock: &mut ProgramClock) -> Result<Taken> {
+    pub fn take(&mut self, payload: &mut &[u8], clock: &mut ProgramClock) -> Result<PayloadRest> {
         match self.state {
-            HeadState::Outside => return Ok(Taken::Nothing),
-            HeadState::Content => return Ok(Taken::Content(None)),
+            HeadState::Outside => return Ok(PayloadRest::Nothing),
+            HeadState::Content => return Ok(PayloadRest::Content(None)),
             HeadState::Head => {}
         }
         let wanted = |bytes: &[u8]| match bytes.get(FIXED_BYTES - 1) {
@@ -156,17 +156,17 @@ impl Head {
             let missing = wanted(&self.bytes) - self.bytes.len();
             let (taken, behind) = payload.split_at(missing.min(payload.len()));
             if taken.is_empty() {
-                return Ok(Taken::Nothing);
+                return Ok(PayloadRest::Nothing);
             }
             self.bytes.extend_from_slice(taken);
             *payload = behind;
         }
         let Some(mark) = self.read(clock)? else {
             self.state = HeadState::Outside;
-            return Ok(Taken::Nothing);
+            return Ok(PayloadRest::Nothing);
         };
         self.state = HeadState::Content;
-        Ok(Taken::Content(Some(mark)))
+        Ok(PayloadRest::Content(Some(mark)))
     }
 
     /// Reads a whole head. `None` if it is not one of media.
