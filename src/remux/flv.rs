@@ -17,26 +17,16 @@ pub(super) struct Flv {
     /// Whether the head of the file has come.
     has_head: bool,
     pub(super) timeline: TrackTimeline,
-    pictures: TrackSlot,
-    sound: TrackSlot,
+    /// Track of pictures, once it has begun: its index, and the state of its packets.
+    pictures: Option<(usize, Packets)>,
+    /// The same of sound.
+    sound: Option<(usize, Packets)>,
     /// Whether it was reported that sound, and pictures, are left out.
     has_left_out: [bool; 2],
     /// Size of the pictures in the metadata.
     size: Option<(u16, u16)>,
     /// Buffer for units that cannot be lent as they came.
     scratch: Vec<u8>,
-}
-
-/// Pictures or sound. There is at most one track of each.
-#[derive(Default)]
-enum TrackSlot {
-    /// Nothing of it has come.
-    #[default]
-    Unknown,
-    /// It cannot be carried.
-    LeftOut,
-    /// It has a track.
-    Track { index: usize, packets: Packets },
 }
 
 /// Content of a tag.
@@ -106,10 +96,10 @@ impl Flv {
         // The reader waits for tracks that the head promises. The first tag tells the codec; until
         // then it is the usual one.
         if flags & HAS_VIDEO != 0 {
-            self.pictures.begin(&mut self.timeline, VIDEO, Codec::H264);
+            begin(&mut self.pictures, &mut self.timeline, VIDEO, Codec::H264);
         }
         if flags & HAS_AUDIO != 0 {
-            self.sound.begin(&mut self.timeline, AUDIO, Codec::Aac);
+            begin(&mut self.sound, &mut self.timeline, AUDIO, Codec::Aac);
         }
         self.timeline.emit_tracks(sink)?;
         Ok(HEAD_BYTES as u64)
@@ -117,7 +107,7 @@ impl Flv {
 
     fn tag(&mut self, kind: u8, time: i64, body: &[u8], sink: &mut Sink<'_>) -> Result {
         let is_video = kind == VIDEO;
-        let (content, slot) = match is_video {
+        let (content, own) = match is_video {
             true => (video(body), &mut self.pictures),
             false => (audio(body), &mut self.sound),
         };
@@ -128,9 +118,6 @@ impl Flv {
                 if !std::mem::replace(&mut self.has_left_out[usize::from(is_video)], true) {
                     leave_out(u64::from(kind), name, sink)?;
                 }
-                if matches!(slot, TrackSlot::Unknown) {
-                    *slot = TrackSlot::LeftOut;
-                }
                 return Ok(());
             }
             TagContent::Setup(codec, _) => (codec, 0),
@@ -138,16 +125,19 @@ impl Flv {
             TagContent::Packet(codec, ahead, _) => (codec, ahead),
         };
         let timeline = &mut self.timeline;
-        if !matches!(slot, TrackSlot::Track { packets, .. } if packets.codec == codec) {
-            slot.begin(timeline, kind, codec);
+        if own
+            .as_ref()
+            .is_none_or(|(_, packets)| packets.codec != codec)
+        {
+            begin(own, timeline, kind, codec);
         }
         // Below 50 days.
         let tick = SECOND / i64::from(TICKS_PER_SECOND);
         let (decode, present) = (tick * time, tick * (time + i64::from(ahead)));
-        let TrackSlot::Track { index, packets } = slot else {
+        let Some((track, packets)) = own else {
             return Ok(());
         };
-        let track = *index;
+        let track = *track;
         let (width, height) = self.size.unwrap_or_default();
         let told = Shape::Pictures { width, height };
         match content {
@@ -172,26 +162,20 @@ impl Flv {
     }
 }
 
-impl TrackSlot {
-    /// Begins a track. It replaces the one before.
-    fn begin(&mut self, timeline: &mut TrackTimeline, kind: u8, codec: Codec) {
-        let track = Track {
-            number: u64::from(kind),
-            codec,
-            clock: TICKS_PER_SECOND,
-            setup: None,
-            shape: codec.unknown_shape(),
-        };
-        let place = match self {
-            TrackSlot::Track { index, .. } => timeline.replace(*index, track),
-            TrackSlot::Unknown | TrackSlot::LeftOut => timeline.add(track),
-        };
-        let packets = Packets::new(codec);
-        *self = place.map_or(TrackSlot::LeftOut, |index| TrackSlot::Track {
-            index,
-            packets,
-        });
-    }
+/// Begins a track of pictures or of sound. It replaces the one before.
+fn begin(own: &mut Option<(usize, Packets)>, timeline: &mut TrackTimeline, kind: u8, codec: Codec) {
+    let track = Track {
+        number: u64::from(kind),
+        codec,
+        clock: TICKS_PER_SECOND,
+        setup: None,
+        shape: codec.unknown_shape(),
+    };
+    let index = match own {
+        Some((index, _)) => timeline.replace(*index, track),
+        None => timeline.add(track),
+    };
+    *own = index.map(|index| (index, Packets::new(codec)));
 }
 
 fn video(body: &[u8]) -> TagContent<'_> {

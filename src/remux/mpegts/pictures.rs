@@ -11,7 +11,6 @@ use super::pes::{Mark, Marks, Times};
 /// State of one stream.
 #[derive(Default)]
 pub(super) struct PictureStream {
-    is_h265: bool,
     pictures: Pictures,
     /// Bytes from the beginning of the unit.
     pub bytes: Vec<u8>,
@@ -47,7 +46,6 @@ impl PictureStream {
     /// Returns the state of a new stream. `None` for another codec.
     pub fn new(codec: Codec) -> Option<PictureStream> {
         Some(PictureStream {
-            is_h265: codec == Codec::H265,
             pictures: Pictures::new(codec)?,
             gap: USUAL_GAP,
             ..PictureStream::default()
@@ -92,7 +90,8 @@ impl PictureStream {
             };
             let kind = self.pictures.kind(telling);
             let is_picture = matches!(kind, Some(NalKind::Key | NalKind::Picture));
-            let is_first = is_picture && telling[if self.is_h265 { 2 } else { 1 }] & 0x80 != 0;
+            let is_first =
+                is_picture && telling[if self.pictures.is_h265 { 2 } else { 1 }] & 0x80 != 0;
             let is_front = matches!(
                 kind,
                 Some(NalKind::Delimiter | NalKind::Set | NalKind::Before)
