@@ -122,7 +122,7 @@ pub enum Shape {
 
 /// Nanoseconds in a second. Times are nanoseconds, on the source's own clock. Times of any container
 /// survive a conversion to them and back.
-pub const SECOND: i64 = 1_000_000_000;
+pub(super) const SECOND: i64 = 1_000_000_000;
 pub(super) const MILLISECOND: i64 = 1_000_000;
 /// Largest time: some 73 years, so that sums and differences of a few times do not overflow. A reader
 /// gives up a source with larger ones.
@@ -142,7 +142,7 @@ pub(super) fn nanoseconds(ticks: i64, ticks_per_second: u32) -> Option<i64> {
 }
 
 /// Converts nanoseconds to ticks of a clock, rounded to the nearest. 0 if the clock has no ticks.
-pub fn ticks(nanoseconds: i64, ticks_per_second: u32) -> i64 {
+pub(super) fn ticks(nanoseconds: i64, ticks_per_second: u32) -> i64 {
     let doubled = 2 * i128::from(nanoseconds) * i128::from(ticks_per_second);
     let second = i128::from(SECOND);
     let nearest = (doubled + second).div_euclid(2 * second);

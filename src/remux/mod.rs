@@ -26,9 +26,7 @@ mod track_timeline;
 mod vpx;
 mod write;
 
-pub use medium::{
-    Codec, MediaError, ReaderEvent, Result, SECOND, Shape, Sink, TRACKS_MAX, Track, Unit,
-};
+pub use medium::{Codec, MediaError, ReaderEvent, Result, Shape, Sink, TRACKS_MAX, Track, Unit};
 
 pub use probe::{TRACKS_BYTES_MAX, TrackInfo, tracks};
 pub use remuxer::Remuxer;

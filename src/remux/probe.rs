@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
+use super::medium::SECOND;
 use super::remuxer::spend;
-use super::{Codec, Reader, ReaderEvent, SECOND, Shape, TRACKS_MAX, Track, Unit};
+use super::{Codec, Reader, ReaderEvent, Shape, TRACKS_MAX, Track, Unit};
 use crate::format::Format;
 
 /// Most bytes that are read: a large key frame and some pictures. A longer unit ends the search.

@@ -66,9 +66,7 @@ impl Setup<'_> {
             private: private.unwrap_or_default(),
             shape,
             frame: frame.or(lasts),
-            delay: signed(delay)
-                .filter(|delay| *delay < SECOND)
-                .unwrap_or(0),
+            delay: signed(delay).filter(|delay| *delay < SECOND).unwrap_or(0),
             front: front.unwrap_or_default(),
         }
     }
