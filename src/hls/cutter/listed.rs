@@ -77,7 +77,7 @@ impl Cutter {
 
     /// Finds a part by its name.
     pub(in crate::hls) fn part(&self, name: &str) -> Option<&Part> {
-        let (number, index) = self.numbers_of_part(name)?;
+        let (number, index) = self.own_part(name)?;
         let parts = match self.numbered(number) {
             Some(segment) => &segment.parts[..],
             None => self.open_parts().filter(|_| number == self.number)?,
@@ -88,11 +88,11 @@ impl Cutter {
     /// Returns whether this is the name of the next part, whose end is not known yet.
     pub(in crate::hls) fn is_next_part(&self, name: &str) -> bool {
         let next = self.open_parts().map(|parts| (self.number, parts.len()));
-        next.is_some() && self.numbers_of_part(name) == next
+        next.is_some() && self.own_part(name) == next
     }
 
     /// Returns the number of a part's segment, and the index of the part.
-    fn numbers_of_part(&self, name: &str) -> Option<(u64, usize)> {
+    fn own_part(&self, name: &str) -> Option<(u64, usize)> {
         Name::part_in(name, self.plan.tag, extension(self.kind()?)?)
     }
 
