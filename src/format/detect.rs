@@ -126,13 +126,11 @@ const TEXT_BYTES: usize = 16;
 /// response, since the media type is unknown. A transport stream that begins within a packet does
 /// not count: any byte may begin one.
 pub(super) fn may_be_magic(bytes: &[u8]) -> bool {
-    match bytes.first() {
-        None => true,
-        Some(&(SYNC_BYTE | FRAME_SYNC)) => true,
-        Some(_) if bytes.starts_with(EBML) || EBML.starts_with(bytes) => true,
-        Some(_) if may_be_mp4(bytes) => true,
-        Some(_) => MAGICS.iter().any(|(magic, _)| magic.starts_with(bytes)),
-    }
+    matches!(bytes.first(), Some(&(SYNC_BYTE | FRAME_SYNC)))
+        || bytes.starts_with(EBML)
+        || EBML.starts_with(bytes)
+        || may_be_mp4(bytes)
+        || MAGICS.iter().any(|(magic, _)| magic.starts_with(bytes))
 }
 
 /// First byte of a frame of MPEG audio or ADTS.

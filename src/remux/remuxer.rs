@@ -232,7 +232,7 @@ impl Remuxer {
                     .all(|setup| setup.1.len() <= SETUP_BYTES_MAX),
             || "more tracks than a remuxed stream has".to_owned(),
         )?;
-        // The clock jumps where it replaces a larger time.
+        // The largest time takes the place of a larger one: the clock jumps.
         let possible = |time: i64| time.clamp(-TIME_MAX, TIME_MAX);
         let newest = state.newest.map(possible);
         self.pipeline.timeline = Timeline::resume(possible(state.shift), newest);
