@@ -17,6 +17,8 @@ use super::medium::{MediaError, ReaderEvent, Result, SECOND, TRACKS_MAX, Track, 
 #[cfg(feature = "handover")]
 use super::track_timeline::SETUP_BYTES_MAX;
 use super::track_timeline::START_MAX;
+#[cfg(feature = "handover")]
+use super::write::RemuxerState;
 use super::write::{Interleave, OwnedUnit, Target, Timeline, Writer};
 use crate::format::Format;
 #[cfg(feature = "handover")]
@@ -50,31 +52,6 @@ struct Pipeline {
     /// Units that another process has written: for each track number, the units with a decode time
     /// before this one.
     written: Vec<(u64, i64)>,
-}
-
-/// State with which a remuxer of another process continues.
-#[cfg(feature = "handover")]
-#[derive(Default, serde::Serialize, serde::Deserialize)]
-pub struct RemuxerState {
-    /// Nanoseconds that are added to the times of the source.
-    pub(super) shift: i64,
-    /// Latest decode time that was written, in nanoseconds.
-    pub(super) newest: Option<i64>,
-    /// For each track number, the decode time of the first unit that is not written.
-    pub(super) written: Vec<(u64, i64)>,
-    /// Continuity counters of MPEG-TS, by the index of the track.
-    pub(super) counters: Vec<u8>,
-    /// Continuity counters of the tables of MPEG-TS.
-    #[serde(default)]
-    pub(super) table_counters: [u8; 2],
-    /// Clock of the multiplex of MPEG-TS, in nanoseconds. It must not go back.
-    #[serde(default)]
-    pub(super) clock: i64,
-    /// Number of the newest fragment of MP4.
-    pub(super) fragments: u32,
-    /// Setups of pictures, each with the number of its track. A source may repeat its parameter sets
-    /// with key pictures only.
-    pub(super) setups: Vec<(u64, Vec<u8>)>,
 }
 
 /// Longest distance, in nanoseconds, of a written unit before the first unwritten one. A longer one

@@ -9,8 +9,6 @@ pub(super) use interleave::{Interleave, OwnedUnit};
 pub(super) use timeline::Timeline;
 
 use super::medium::{Result, Track};
-#[cfg(feature = "handover")]
-use super::remuxer::RemuxerState;
 use crate::format::Format;
 use mp4::Mp4;
 use mpegts::MpegTs;
@@ -93,4 +91,29 @@ pub(super) trait Writer {
     /// Continues the output of another writer, before the first track. `header`: what it wrote first.
     #[cfg(feature = "handover")]
     fn resume(&mut self, state: &RemuxerState, header: Vec<u8>);
+}
+
+/// State with which a remuxer of another process continues.
+#[cfg(feature = "handover")]
+#[derive(Default, serde::Serialize, serde::Deserialize)]
+pub struct RemuxerState {
+    /// Nanoseconds that are added to the times of the source.
+    pub(super) shift: i64,
+    /// Latest decode time that was written, in nanoseconds.
+    pub(super) newest: Option<i64>,
+    /// For each track number, the decode time of the first unit that is not written.
+    pub(super) written: Vec<(u64, i64)>,
+    /// Continuity counters of MPEG-TS, by the index of the track.
+    pub(super) counters: Vec<u8>,
+    /// Continuity counters of the tables of MPEG-TS.
+    #[serde(default)]
+    pub(super) table_counters: [u8; 2],
+    /// Clock of the multiplex of MPEG-TS, in nanoseconds. It must not go back.
+    #[serde(default)]
+    pub(super) clock: i64,
+    /// Number of the newest fragment of MP4.
+    pub(super) fragments: u32,
+    /// Setups of pictures, each with the number of its track. A source may repeat its parameter sets
+    /// with key pictures only.
+    pub(super) setups: Vec<(u64, Vec<u8>)>,
 }

@@ -22,7 +22,7 @@ mod header;
 use super::super::medium::nanoseconds;
 use super::super::medium::{Codec, MILLISECOND, MediaError, Result, Shape, Track, ticks};
 #[cfg(feature = "handover")]
-use super::super::remuxer::RemuxerState;
+use super::RemuxerState;
 use super::Writer;
 use super::interleave::OwnedUnit;
 use fragment::{Run, Sample};

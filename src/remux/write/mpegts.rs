@@ -17,7 +17,7 @@ mod tables;
 
 use super::super::medium::{MILLISECOND, MediaError, Result, Track};
 #[cfg(feature = "handover")]
-use super::super::remuxer::RemuxerState;
+use super::RemuxerState;
 use super::Writer;
 use super::interleave::OwnedUnit;
 use clock::{MARGIN, MultiplexClock, packet_time};
