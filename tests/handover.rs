@@ -14,7 +14,7 @@ use tollgate::relay::handover::{
     Successor, begin, bytes_left, connections, copy, hand_over, media, media_bytes, uncopied,
 };
 use tollgate::relay::{ConnectionId, Outgoing, Relay, Settings, UdpPort, write_next};
-use tollgate::remux::{Reader, ReaderEvent, Time};
+use tollgate::remux::{Reader, ReaderEvent};
 use tollgate::time::Instant;
 
 #[path = "doors/handover.rs"]
@@ -392,8 +392,8 @@ fn what_goes_out_is_the_same_byte_for_byte() {
 }
 
 /// A container's clock may have rounded one of two times.
-fn is_near(one: Time, other: Time) -> bool {
-    one.nanoseconds().abs_diff(other.nanoseconds()) <= 2_000_000
+fn is_near(one: i64, other: i64) -> bool {
+    one.abs_diff(other) <= 2_000_000
 }
 
 /// Marks the names of viewers of a remuxed stream.
@@ -411,7 +411,7 @@ const REMUXED_FILES: [(&str, &str); 6] = [
 
 /// The units in the body of a response, by the numbers of their tracks: when each is decoded, and
 /// its bytes.
-fn units(format: Format, response: &[u8]) -> BTreeMap<u64, Vec<(Time, Vec<u8>)>> {
+fn units(format: Format, response: &[u8]) -> BTreeMap<u64, Vec<(i64, Vec<u8>)>> {
     let body = response
         .windows(4)
         .position(|bytes| bytes == b"\r\n\r\n")

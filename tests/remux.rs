@@ -155,8 +155,9 @@ fn enhanced_flv(said: &[Said]) -> Vec<u8> {
                 bytes,
             } => {
                 // So that nothing lies before the beginning.
-                let time = decode.ticks(1000) + 1000;
-                let ahead = (present.ticks(1000) + 1000 - time) as i32;
+                let rounded = |time: &i64| (time + 500_000).div_euclid(1_000_000);
+                let time = rounded(decode) + 1000;
+                let ahead = (rounded(present) + 1000 - time) as i32;
                 let [_, ahead @ ..] = ahead.to_be_bytes();
                 let video = 0x80 | if *is_join { 0x10 } else { 0x20 } | 1;
                 let (kind, first, name, ahead): (u8, u8, &[u8; 4], &[u8]) =

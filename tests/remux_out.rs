@@ -344,7 +344,7 @@ impl Pictures {
                 && unit.track == 0
             {
                 *count += 1;
-                decode.push(unit.decode.nanoseconds());
+                decode.push(unit.decode);
             }
             Ok(())
         });

@@ -3,16 +3,7 @@
 use super::frames::{FOUND_FRAMES, PROOF_FRAMES, row};
 use super::mpegts::{PROOF_BYTES_MAX, SYNC_BYTE, Shape};
 use super::window::{Unread, grow};
-use super::{Format, matroska};
-
-/// What the first bytes show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Detection {
-    Known(Format),
-    /// The following bytes decide.
-    More,
-    Unknown,
-}
+use super::{Format, Unsupported, matroska};
 
 /// Detection ends after this many bytes. That is enough for sound that begins within a frame: the
 /// frames found this way have at most 1,441 bytes.
@@ -34,9 +25,9 @@ pub(super) struct Beginning {
 }
 
 impl Beginning {
-    /// Takes the next byte, and returns what the bytes so far show. It works byte by byte, so that
-    /// the result does not depend on how the bytes are cut.
-    pub fn take(&mut self, byte: u8) -> Detection {
+    /// Takes the next byte, and returns the format that the bytes so far show. It works byte by byte,
+    /// so that the result does not depend on how the bytes are cut.
+    pub fn take(&mut self, byte: u8) -> Result<Format, Unread> {
         grow(&mut self.bytes, 1, BYTES_MAX);
         self.bytes.push(byte);
         let is_last = self.bytes.len() == BYTES_MAX;
@@ -44,9 +35,9 @@ impl Beginning {
             return self.search(is_last);
         }
         match detect(&self.bytes) {
-            Detection::Unknown if !is_other_format(&self.bytes) => self.search(is_last),
-            Detection::More if is_last => self.search(true),
-            detection => detection,
+            Err(Unread::Other(_)) if !is_other_format(&self.bytes) => self.search(is_last),
+            Err(Unread::Needs(_)) if is_last => self.search(true),
+            detected => detected,
         }
     }
 
@@ -58,31 +49,32 @@ impl Beginning {
 
     /// Searches for a run of frames. A relayed radio stream begins within a frame, and zeros may
     /// precede the sound. Each byte is tried once as the first byte of a frame.
-    fn search(&mut self, is_last: bool) -> Detection {
+    fn search(&mut self, is_last: bool) -> Result<Format, Unread> {
         if self.bytes.len() < self.search_at && !is_last {
-            return Detection::More;
+            return Err(Unread::Needs(self.search_at));
         }
         let is_settled = self.bytes.len() > PROOF_BYTES_MAX;
         while self.frames_from < self.bytes.len() {
             match row(&self.bytes[self.frames_from..], None, FOUND_FRAMES) {
-                Ok(frame) => return Detection::Known(frame.codec().format()),
+                Ok(frame) => return Ok(frame.codec().format()),
                 Err(Unread::Needs(length)) if !is_last => {
+                    let needed = self.frames_from + length;
                     if is_settled {
-                        self.search_at = self.frames_from + length;
+                        self.search_at = needed;
                     }
-                    return Detection::More;
+                    return Err(Unread::Needs(needed));
                 }
                 Err(_) => self.frames_from += 1,
             }
         }
-        if is_settled {
-            self.search_at = self.bytes.len() + 1;
-        }
         if is_last {
-            Detection::Unknown
-        } else {
-            Detection::More
+            return Err(Unsupported.into());
         }
+        let needed = self.bytes.len() + 1;
+        if is_settled {
+            self.search_at = needed;
+        }
+        Err(Unread::Needs(needed))
     }
 
     /// Returns whether a handed-over state is possible, for bytes up to this offset: it has them all.
@@ -134,13 +126,11 @@ const TEXT_BYTES: usize = 16;
 /// response, since the media type is unknown. A transport stream that begins within a packet does
 /// not count: any byte may begin one.
 pub(super) fn may_be_magic(bytes: &[u8]) -> bool {
-    match bytes.first() {
-        None => true,
-        Some(&(SYNC_BYTE | FRAME_SYNC)) => true,
-        Some(_) if bytes.starts_with(EBML) || EBML.starts_with(bytes) => true,
-        Some(_) if may_be_mp4(bytes) => true,
-        Some(_) => MAGICS.iter().any(|(magic, _)| magic.starts_with(bytes)),
-    }
+    matches!(bytes.first(), Some(&(SYNC_BYTE | FRAME_SYNC)))
+        || bytes.starts_with(EBML)
+        || EBML.starts_with(bytes)
+        || may_be_mp4(bytes)
+        || MAGICS.iter().any(|(magic, _)| magic.starts_with(bytes))
 }
 
 /// First byte of a frame of MPEG audio or ADTS.
@@ -156,37 +146,33 @@ const MAGICS: [(&[u8], Format); 3] = [
 
 /// Returns the format of a stream that begins with these bytes. The caller asks again with each
 /// byte until the format is clear.
-fn detect(bytes: &[u8]) -> Detection {
+fn detect(bytes: &[u8]) -> Result<Format, Unread> {
+    let more = Unread::Needs(bytes.len() + 1);
     for (magic, format) in MAGICS {
         if bytes.starts_with(magic) {
-            return Detection::Known(format);
+            return Ok(format);
         }
         if magic.starts_with(bytes) {
-            return Detection::More;
+            return Err(more);
         }
     }
     if bytes.starts_with(EBML) {
-        return match matroska::doc_type(bytes) {
-            Ok(format) => Detection::Known(format),
-            Err(Unread::Needs(_)) => Detection::More,
-            Err(Unread::Other(_)) => Detection::Unknown,
-        };
+        return matroska::doc_type(bytes);
     }
     if EBML.starts_with(bytes) {
-        return Detection::More;
+        return Err(more);
     }
     if may_be_mp4(bytes) {
         return if bytes.len() >= 8 {
-            Detection::Known(Format::Mp4)
+            Ok(Format::Mp4)
         } else {
-            Detection::More
+            Err(more)
         };
     }
     if bytes.first() == Some(&FRAME_SYNC) {
         match row(bytes, None, PROOF_FRAMES) {
-            Ok(frame) => return Detection::Known(frame.codec().format()),
-            Err(Unread::Needs(_)) => return Detection::More,
             Err(Unread::Other(_)) => {}
+            frame_or_needs => return Ok(frame_or_needs?.codec().format()),
         }
     }
     detect_mpegts(bytes)
@@ -205,16 +191,16 @@ fn may_be_mp4(bytes: &[u8]) -> bool {
 
 /// Detects MPEG-TS by sync bytes that are one packet apart. The first one may be at any offset
 /// below a packet's length.
-fn detect_mpegts(bytes: &[u8]) -> Detection {
+fn detect_mpegts(bytes: &[u8]) -> Result<Format, Unread> {
     // Only the newest byte can be the last of them.
     let is_early = bytes.len() <= PROOF_BYTES_MAX && bytes.last() == Some(&SYNC_BYTE);
     let is_proved = |shape: Shape| is_early && shape.is_proved_by_last(bytes);
     if Shape::ALL.into_iter().any(is_proved) {
-        Detection::Known(Format::MpegTs)
+        Ok(Format::MpegTs)
     } else if bytes.len() >= PROOF_BYTES_MAX || begins_as_text(bytes) {
-        Detection::Unknown
+        Err(Unsupported.into())
     } else {
-        Detection::More
+        Err(Unread::Needs(bytes.len() + 1))
     }
 }
 
@@ -225,24 +211,27 @@ mod tests {
     /// After this many bytes it is clear whether the stream is MPEG-TS.
     const PROOF: usize = 816;
     const MOST: usize = 12 * 1024;
+    const UNKNOWN: Result<Format, Unread> = Err(Unread::Other(Unsupported));
+    /// More bytes decide.
+    const MORE: Result<Format, Unread> = Err(Unread::Needs(0));
 
     /// Returns the verdict, and the number of bytes that it takes.
-    fn told(bytes: &[u8]) -> (Detection, usize) {
+    fn told(bytes: &[u8]) -> (Result<Format, Unread>, usize) {
         let mut beginning = Beginning::default();
         for (index, byte) in bytes.iter().enumerate() {
-            let detection = beginning.take(*byte);
+            let detected = beginning.take(*byte);
             assert_eq!(&beginning.bytes, &bytes[..=index]);
             #[cfg(feature = "handover")]
             assert!(beginning.is_valid(index as u64 + 1));
-            if detection != Detection::More {
-                return (detection, index + 1);
+            if !matches!(detected, Err(Unread::Needs(needed)) if needed > index + 1) {
+                return (detected, index + 1);
             }
         }
-        (Detection::More, bytes.len())
+        (MORE, bytes.len())
     }
 
-    fn known(format: Format, with: usize) -> (Detection, usize) {
-        (Detection::Known(format), with)
+    fn known(format: Format, with: usize) -> (Result<Format, Unread>, usize) {
+        (Ok(format), with)
     }
 
     /// A frame of MPEG audio: layer III, 128 kbit/s, 44.1 kHz.
@@ -268,9 +257,9 @@ mod tests {
             (b"\0\0\0\x18ftypisom", known(Format::Mp4, 8)),
             (b"\0\x01\xff\x18stypmsdh", known(Format::Mp4, 8)),
             // It may become a transport stream whose first packet is cut.
-            (b"OggS\x01xxx", (Detection::More, 908)),
-            (b"FLV\x02xxx", (Detection::More, 907)),
-            (b"\0\0\0\x18free", (Detection::Unknown, 816)),
+            (b"OggS\x01xxx", (MORE, 908)),
+            (b"FLV\x02xxx", (MORE, 907)),
+            (b"\0\0\0\x18free", (UNKNOWN, 816)),
         ] {
             let padded = [bytes, &[0; 900]].concat();
             assert_eq!(told(&padded), detection, "{bytes:x?}");
@@ -278,7 +267,7 @@ mod tests {
         // Unknown EBML may carry sound. Nobody searches it for frames.
         assert_eq!(
             told(&[other, &frame().repeat(9)[..]].concat()),
-            (Detection::Unknown, 12)
+            (UNKNOWN, 12)
         );
         let three = frame().repeat(3);
         assert_eq!(told(&three), known(Format::Mp3, 2 * 417 + 6));
@@ -296,7 +285,7 @@ mod tests {
                 assert_eq!(told(&bytes), known(Format::MpegTs, first + proof));
                 // Detection asks with each byte, up to as many as prove any shape.
                 let late = [&vec![0xee; 900 - first][..], &bytes].concat();
-                assert_eq!(told(&late).0, Detection::More);
+                assert_eq!(told(&late).0, MORE);
             }
         }
         // This many bytes decide, and not one less.
@@ -307,15 +296,12 @@ mod tests {
             for place in [1, 189, 377] {
                 bytes[end - place] = SYNC_BYTE;
             }
-            let expected = if is_one {
-                Detection::Known(Format::MpegTs)
-            } else {
-                Detection::Unknown
-            };
+            let expected = if is_one { Ok(Format::MpegTs) } else { UNKNOWN };
             assert_eq!(detect_mpegts(&bytes), expected, "{end} bytes");
-            assert_eq!(detect_mpegts(&vec![0xee; end]), Detection::Unknown);
+            assert_eq!(detect_mpegts(&vec![0xee; end]), UNKNOWN);
         }
-        assert_eq!(detect_mpegts(&[0xee; PROOF - 1]), Detection::More);
+        let needed = Err(Unread::Needs(PROOF));
+        assert_eq!(detect_mpegts(&[0xee; PROOF - 1]), needed);
     }
 
     #[test]
@@ -323,10 +309,10 @@ mod tests {
         let sound = frame().repeat(6);
         for other in OTHERS {
             let mut bytes = [other, &[0xee; 20], &sound].concat();
-            assert_eq!(told(&bytes).0, Detection::Unknown, "{other:x?}");
+            assert_eq!(told(&bytes).0, UNKNOWN, "{other:x?}");
             // With one wrong byte it is searched.
             bytes[1] ^= 0x80;
-            assert_eq!(told(&bytes).0, Detection::Known(Format::Mp3), "{other:x?}");
+            assert_eq!(told(&bytes).0, Ok(Format::Mp3), "{other:x?}");
         }
         // A box of QuickTime, and bytes that are no box.
         for (name, is_box) in [
@@ -336,7 +322,7 @@ mod tests {
             (b"mda1", false),
         ] {
             let bytes = [&[9, 0, 0, 8][..], name, &[0xee; 20], &sound].concat();
-            let is_known = told(&bytes).0 == Detection::Known(Format::Mp3);
+            let is_known = told(&bytes).0 == Ok(Format::Mp3);
             assert_eq!(is_known, !is_box, "{name:?}");
         }
     }
@@ -356,12 +342,12 @@ mod tests {
             assert_eq!(text.len(), 16);
             let bytes = [text, &sound].concat();
             let expected = if is_text {
-                (Detection::Unknown, 16)
+                (UNKNOWN, 16)
             } else {
                 known(Format::Mp3, 16 + 5 * 417 + 6)
             };
             assert_eq!(told(&bytes), expected, "{text:?}");
-            assert_eq!(told(&text[..15]).0, Detection::More);
+            assert_eq!(told(&text[..15]).0, MORE);
         }
     }
 
@@ -370,27 +356,27 @@ mod tests {
         let junk = [1, 2, 3];
         let with = |frames: usize| [&junk[..], &frame().repeat(frames)].concat();
         assert_eq!(told(&with(6)), known(Format::Mp3, 3 + 5 * 417 + 6));
-        assert_eq!(told(&with(5)).0, Detection::More);
+        assert_eq!(told(&with(5)).0, MORE);
         // After the last byte the format is unknown. A frame that the end cuts off does not count.
         let mut bytes = vec![0; MOST];
-        assert_eq!(told(&bytes), (Detection::Unknown, MOST));
+        assert_eq!(told(&bytes), (UNKNOWN, MOST));
         let begin = MOST - 5 * 417 - 6;
         bytes[begin..].copy_from_slice(&frame().repeat(6)[..5 * 417 + 6]);
         assert_eq!(told(&bytes), known(Format::Mp3, MOST));
         bytes.insert(0, 0);
-        assert_eq!(told(&bytes), (Detection::Unknown, MOST));
+        assert_eq!(told(&bytes), (UNKNOWN, MOST));
         // A row in front that something else cuts off does not hide it.
         let bytes = [&with(3)[..], &[0; 30], &frame().repeat(6)].concat();
-        assert_eq!(told(&bytes).0, Detection::Known(Format::Mp3));
+        assert_eq!(told(&bytes).0, Ok(Format::Mp3));
         // A head that could begin a row up to the end.
         let mut bytes = vec![0; MOST];
         bytes[MOST - 4..].copy_from_slice(&frame()[..4]);
-        assert_eq!(told(&bytes), (Detection::Unknown, MOST));
+        assert_eq!(told(&bytes), (UNKNOWN, MOST));
         // Frames of ADTS so long that three of them do not come in time.
         let mut bytes = [0xff, 0xf1, 0x50, 0x83, 0xff, 0xff, 0xfc].to_vec();
         bytes.resize(8191, 0x55);
         let bytes = bytes.repeat(2);
-        assert_eq!(told(&bytes), (Detection::Unknown, MOST));
+        assert_eq!(told(&bytes), (UNKNOWN, MOST));
     }
 
     /// A head says how long its frame is. The frame's bytes are not looked at one by one.
@@ -400,7 +386,7 @@ mod tests {
         bytes[1_000..1_004].copy_from_slice(&frame()[..4]);
         let mut beginning = Beginning::default();
         for (index, byte) in bytes.into_iter().enumerate() {
-            assert_eq!(beginning.take(byte), Detection::More);
+            assert!(matches!(beginning.take(byte), Err(Unread::Needs(_))));
             match index {
                 0..816 => assert_eq!(beginning.search_at, 0, "a transport stream may begin"),
                 1_006..1_417 => assert_eq!(beginning.search_at, 1_000 + 417 + 1),

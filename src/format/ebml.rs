@@ -22,6 +22,12 @@ impl Head {
         self.id_bytes + self.size_bytes
     }
 
+    /// Returns the length of the whole element. Fails if its size is unknown.
+    pub fn length(&self) -> Result<u64, Unsupported> {
+        let size = self.size.ok_or(Unsupported)?;
+        Ok(self.bytes() as u64 + size)
+    }
+
     /// Returns whether the identifier has four bytes. Such elements belong to a Segment or to the
     /// top level.
     pub fn is_outer(&self) -> bool {
@@ -64,6 +70,14 @@ pub(crate) fn number(bytes: &[u8]) -> Option<u64> {
     let mask = (1u64 << bits) - 1;
     let value = unsigned(bytes) & mask;
     (value != mask).then_some(value)
+}
+
+/// Reads the number at the front, as [`number`] does. Returns its length, too.
+#[cfg(any(feature = "hold", feature = "remux"))]
+pub(crate) fn number_at_front(bytes: &[u8]) -> Option<(u64, usize)> {
+    let length = bytes.first()?.leading_zeros() as usize + 1;
+    let field = bytes.get(..length).filter(|_| length <= 8)?;
+    Some((number(field)?, length))
 }
 
 /// Most elements of a body that are read. Files have fewer than a hundred. Many small ones cost more

@@ -3,7 +3,7 @@
 //! key frame.
 
 use super::header::{HEADER_BYTES_MAX, Header, InParts, Parts};
-use super::window::{LookResult, Unread, Walker};
+use super::window::{LookResult, Unread, Walker, whole};
 use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported, is_spaced};
 use crate::copied::Copied;
 #[cfg(feature = "handover")]
@@ -128,7 +128,7 @@ impl Walker<Findings<'_>> for Flv {
         let kind_end = TAG_HEAD_BYTES + head.size.min(kind_bytes);
         let body = seen.get(TAG_HEAD_BYTES..kind_end);
         let kind = kind(head.kind & 0x1f, body.ok_or(Unread::Needs(kind_end))?);
-        let whole = TAG_HEAD_BYTES + head.size + PREVIOUS_SIZE_BYTES;
+        let length = (TAG_HEAD_BYTES + head.size + PREVIOUS_SIZE_BYTES) as u64;
         let kept = match kind {
             TagKind::Metadata => Some((&mut self.tags.kept[0], METADATA_BYTES_MAX)),
             TagKind::VideoSequence => Some((&mut self.tags.kept[1], SEQUENCE_BYTES_MAX)),
@@ -136,16 +136,13 @@ impl Walker<Findings<'_>> for Flv {
             TagKind::KeyFrame | TagKind::Picture | TagKind::Sound | TagKind::Other => None,
         };
         if let Some((kept, bytes_max)) = kept {
-            if whole > bytes_max {
-                return Err(Unsupported.into());
-            }
-            let tag = seen.get(..whole).ok_or(Unread::Needs(whole))?;
+            let tag = whole(seen, length, bytes_max)?;
             // The time of metadata is set to 0: with a later time some players show it as a text
             // track.
             kept.set_newest(tag, kind == TagKind::Metadata);
         }
         self.tag(kind, head.time, at, findings);
-        Ok(whole as u64)
+        Ok(length)
     }
 }
 

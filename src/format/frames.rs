@@ -226,8 +226,8 @@ const fn slot_length(kind: usize, bit_rate: usize, sampling_rate: usize) -> u16 
     length as u16
 }
 
-/// Returns the first position, from `at` on, where `look` does not find nothing. After some looks in
-/// vain it returns the next position.
+/// Returns the first position, from `at` on, at which `look` finds a frame or needs more bytes. After
+/// some looks in vain it returns the next position.
 pub(super) fn search(
     bytes: &[u8],
     mut at: usize,

@@ -8,7 +8,7 @@
 
 use super::ebml::{self, Head};
 use super::header::Elements;
-use super::window::{LookResult, Unread, Walker};
+use super::window::{LookResult, Unread, Walker, whole};
 use super::{Finding, Findings, Format, Prelude, Start, UNIT_SPACING, Unsupported, is_spaced};
 
 pub(crate) const EBML: u32 = 0x1a45_dfa3;
@@ -64,7 +64,7 @@ pub(super) struct Matroska {
 /// Element that contains the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-enum Level {
+pub(crate) enum Level {
     #[default]
     Top,
     Segment,
@@ -104,13 +104,10 @@ struct Group {
 /// Returns the format that a whole EBML head names: WebM or Matroska.
 pub(super) fn doc_type(bytes: &[u8]) -> Result<Format, Unread> {
     let head = ebml::head(bytes)?;
-    let size = head.size.and_then(|size| usize::try_from(size).ok());
-    let size = size.filter(|size| *size <= EBML_HEAD_BYTES_MAX);
-    let whole = head.bytes() + size.ok_or(Unsupported)?;
-    let body = bytes.get(head.bytes()..whole);
-    let body = body.ok_or(Unread::Needs(whole))?;
+    let bytes_max = head.bytes() + EBML_HEAD_BYTES_MAX;
+    let whole = whole(bytes, head.length()?, bytes_max)?;
     let mut format = None;
-    for (id, element) in ebml::elements(body) {
+    for (id, element) in ebml::elements(&whole[head.bytes()..]) {
         match id {
             0x4282 => {
                 format = match element.split(|byte| *byte == 0).next() {
@@ -164,16 +161,14 @@ impl Walker<Findings<'_>> for Matroska {
                 self.level = Level::Cluster;
                 Ok(head.bytes() as u64)
             }
-            (Level::Segment, SEEK_HEAD | CUES | VOID | CRC_32) => Ok(length(head)?),
+            (Level::Segment, SEEK_HEAD | CUES | VOID | CRC_32) => Ok(head.length()?),
             (Level::Segment, _) if self.header.has_begun() => self.keep(seen, head),
             (Level::Cluster, TIMESTAMP)
                 if head.size.is_some_and(|size| (1..=8).contains(&size)) =>
             {
-                let length = length(head)?;
-                let element = seen.get(..length as usize);
-                let element = element.ok_or(Unread::Needs(length as usize))?;
+                let element = whole(seen, head.length()?, Prelude::BYTES_MAX)?;
                 self.cluster.prelude = Prelude::new(&[&CLUSTER_HEAD, element].concat());
-                Ok(length)
+                Ok(element.len() as u64)
             }
             (Level::Cluster, SIMPLE_BLOCK) | (Level::Group, BLOCK) => {
                 self.block_head(seen, at, head, findings)
@@ -190,10 +185,10 @@ impl Walker<Findings<'_>> for Matroska {
             }
             (Level::Group, REFERENCE_BLOCK) => {
                 self.group.has_reference = true;
-                Ok(length(head)?)
+                Ok(head.length()?)
             }
             (Level::Top, VOID) | (Level::Segment | Level::Cluster | Level::Group, _) => {
-                Ok(length(head)?)
+                Ok(head.length()?)
             }
             (Level::Top, _) => Err(Unsupported.into()),
         }
@@ -222,17 +217,12 @@ impl Matroska {
 
     /// Keeps an element of the header.
     fn keep(&mut self, seen: &[u8], head: Head) -> LookResult {
-        let length = length(head)?;
-        if length > self.header.bytes_left() as u64 {
-            return Err(Unsupported.into());
-        }
-        let element = seen.get(..length as usize);
-        let element = element.ok_or(Unread::Needs(length as usize))?;
+        let element = whole(seen, head.length()?, self.header.bytes_left())?;
         self.header.append(element)?;
         if head.id == TRACKS {
             self.video_track = video_track(&element[head.bytes()..]);
         }
-        Ok(length)
+        Ok(element.len() as u64)
     }
 
     /// Reads the track and the flags of a block. Two bytes of time are between them.
@@ -247,7 +237,7 @@ impl Matroska {
         let more = Unread::Needs(seen.len() + 1);
         let track_bytes = seen.get(track_at).ok_or(more)?.leading_zeros() as usize + 1;
         let flags_at = track_at + track_bytes + 2;
-        let length = length(head)?;
+        let length = head.length()?;
         if track_bytes > 8 || length <= flags_at as u64 {
             return Err(Unsupported.into());
         }
@@ -324,12 +314,6 @@ impl Matroska {
     pub(super) fn is_valid(&self, offset: u64) -> bool {
         self.header.is_valid() && self.cluster.start.max(self.group.start) <= offset
     }
-}
-
-/// Returns the length of the whole element.
-pub(crate) fn length(head: Head) -> Result<u64, Unsupported> {
-    let size = head.size.ok_or(Unsupported)?;
-    Ok(head.bytes() as u64 + size)
 }
 
 /// Returns the nanoseconds in a tick, from the content of an Info element.

@@ -8,8 +8,8 @@
 //!
 //! The scanner owns the stream's header, in parts of bounded size. It lends the header with each
 //! finding, and between findings (see [`Header`]). The lent header fits all points reported since
-//! the last [`Finding::Header`]. A finding copies nothing, so a source that changes its
-//! header often causes no extra work.
+//! the last [`Finding::Header`]. A finding copies nothing, so a source that changes its header often
+//! causes no extra work.
 //!
 //! A scanner holds at most [`HELD_BYTES_MAX`]. If a source needs more, the scanner reports
 //! [`Finding::Unknown`].
@@ -30,7 +30,7 @@ pub(crate) mod window;
 #[cfg(feature = "handover")]
 use crate::copied::{Copied, CopiedPart};
 use crate::time::MediaTime;
-use detect::{Beginning, Detection};
+use detect::Beginning;
 use flv::Flv;
 use frames::Walk;
 pub use header::{HEADER_BYTES_MAX, Header};
@@ -38,7 +38,7 @@ use matroska::Matroska;
 use mp4::Mp4;
 use mpegts::MpegTs;
 use ogg::Ogg;
-use window::Window;
+use window::{Unread, Window};
 
 /// Place where a viewer can begin: the prelude, then the stream's bytes from this offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,9 +193,9 @@ pub enum Finding {
     /// incomplete there. Only MPEG-TS has this. It precedes the point.
     Split(u64),
     /// Decoding can begin here. Offsets ascend. The offset may lie before bytes that the scanner
-    /// has already read. Each finding costs work. In a stream of sound,
-    /// where every frame is a join point, Matroska reports at most one per 4 KiB, Ogg one per page in
-    /// which a packet begins, and other containers at most one per 1 KiB.
+    /// has already read. Each finding costs work. In a stream of sound, where every frame is a join
+    /// point, Matroska reports at most one per 4 KiB, Ogg one per page in which a packet begins, and
+    /// other containers at most one per 1 KiB.
     Join(Start),
     /// A unit begins here. A viewer can be cut off before it, or continue at it after a gap.
     /// Offsets ascend by at least [`UNIT_SPACING`].
@@ -334,9 +334,9 @@ impl Scanner {
                 for (index, byte) in bytes.iter().enumerate() {
                     self.searched += 1;
                     match beginning.take(*byte) {
-                        Detection::More => {}
-                        Detection::Unknown => return self.give_up(findings),
-                        Detection::Known(format) => {
+                        Err(Unread::Needs(_)) => {}
+                        Err(Unread::Other(Unsupported)) => return self.give_up(findings),
+                        Ok(format) => {
                             let held = std::mem::take(beginning);
                             let rest = &bytes[index + 1..];
                             return self.begin(format, &held.bytes, rest, findings);

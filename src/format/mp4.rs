@@ -9,7 +9,7 @@ mod fragment;
 use std::ops::Range;
 
 use super::header::Elements;
-use super::window::{LookResult, Unread, Walker};
+use super::window::{LookResult, Unread, Walker, whole};
 use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported, is_spaced};
 use crate::time::MediaTime;
 pub(crate) use fragment::{SampleRun, TrackFragment, decode_time, duration_of};
@@ -74,15 +74,11 @@ impl Walker<Findings<'_>> for Mp4 {
                 return Ok(length);
             }
         };
-        let whole = usize::try_from(length)
-            .ok()
-            .filter(|whole| *whole <= held_max)
-            .ok_or(Unsupported)?;
-        let content = seen.get(..whole).ok_or(Unread::Needs(whole))?;
+        let whole = whole(seen, length, held_max)?;
         if is_header {
-            self.keep(&head, content, at, findings)?;
+            self.keep(&head, whole, at, findings)?;
         } else {
-            let moof = &content[head.bytes..];
+            let moof = &whole[head.bytes..];
             let is_absolute = |traf| {
                 let header = TrackFragment::read(traf);
                 header.is_none_or(|header| header.has(TrackFragment::BASE_OFFSET))

@@ -59,7 +59,16 @@ fn ogg_page(flags: u8, packet: &[u8]) -> Vec<u8> {
     [&head, packet].concat()
 }
 
-fn mp4_box(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
+/// A tag of FLV, with the size after it.
+pub(super) fn flv_tag(kind: u8, milliseconds: u32, body: &[u8]) -> Vec<u8> {
+    let [_, size @ ..] = (body.len() as u32).to_be_bytes();
+    let [high, time @ ..] = milliseconds.to_be_bytes();
+    let whole = (body.len() as u32 + 11).to_be_bytes();
+    [&[kind], &size[..], &time, &[high, 0, 0, 0], body, &whole].concat()
+}
+
+/// A box of MP4 with this content.
+pub(super) fn mp4_box(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
     [
         &(content.len() as u32 + 8).to_be_bytes(),
         &kind[..],

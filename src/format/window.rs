@@ -37,6 +37,15 @@ impl Unread {
 /// Number of bytes that a walker passes, or why it passes none.
 pub(crate) type LookResult<E = Unsupported> = Result<u64, Unread<E>>;
 
+/// Returns the first `length` bytes: an element that is read whole. Fails if they are more than
+/// `bytes_max`.
+pub(crate) fn whole(seen: &[u8], length: u64, bytes_max: usize) -> Result<&[u8], Unread> {
+    let length = usize::try_from(length).ok();
+    let length = length.filter(|length| *length <= bytes_max);
+    let length = length.ok_or(Unsupported)?;
+    seen.get(..length).ok_or(Unread::Needs(length))
+}
+
 /// Reads a container element by element. `Out` receives the results: findings, or the bytes that go
 /// out instead.
 pub(crate) trait Walker<Out: ?Sized, E = Unsupported> {

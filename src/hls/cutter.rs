@@ -170,17 +170,13 @@ impl Cutter {
 
     /// Creates the cutter of a stream before its first byte.
     pub fn of(plan: Plan) -> Option<Box<Cutter>> {
-        Some(Box::new(Cutter::new(plan)))
-    }
-
-    fn new(plan: Plan) -> Cutter {
-        Cutter {
+        Some(Box::new(Cutter {
             plan,
             gap: PICTURE_TICKS,
             discontinuities: plan.first_discontinuity(),
             number: plan.first_number(),
             ..Cutter::default()
-        }
+        }))
     }
 
     // ---- Findings of the scanner ----------------------------------------------------------------

@@ -14,7 +14,7 @@ use crate::time::{MediaTime, UnixTime};
 pub const MEDIA_TYPE: &str = "application/vnd.apple.mpegurl";
 
 /// The content of a playlist.
-pub(super) struct Content<'a> {
+pub(super) struct Playlist<'a> {
     /// Segments, in their order.
     pub segments: vec_deque::Iter<'a, Segment>,
     /// Random part of the segments' names.
@@ -48,8 +48,8 @@ const PARTS_LISTED: usize = 3;
 const PARTS_BACK: f64 = 3.0;
 
 /// Writes the playlist.
-pub(super) fn write(content: &Content<'_>) -> String {
-    let segments = || content.segments.clone();
+pub(super) fn write(playlist: &Playlist<'_>) -> String {
+    let segments = || playlist.segments.clone();
     let first = segments().next();
     // EXT-X-MAP needs version 6 (section 7).
     let version = if first.is_some_and(|first| first.map.is_some()) {
@@ -59,9 +59,9 @@ pub(super) fn write(content: &Content<'_>) -> String {
     };
     let mut list = format!(
         "#EXTM3U\n#EXT-X-VERSION:{version}\n#EXT-X-TARGETDURATION:{}\n",
-        content.target
+        playlist.target
     );
-    push_control(&mut list, content);
+    push_control(&mut list, playlist);
     if let Some(first) = first {
         // The list still has the first segment's EXT-X-DISCONTINUITY.
         let discontinuities = first
@@ -78,49 +78,49 @@ pub(super) fn write(content: &Content<'_>) -> String {
     }
     if let (Some(first), Some(last)) = (first, segments().last()) {
         let end = last.began + last.duration();
-        push_titles(&mut list, content, first.began..end);
+        push_titles(&mut list, playlist, first.began..end);
     }
     let mut map = None;
     let without_parts = segments().len().saturating_sub(PARTS_LISTED);
     for (index, segment) in segments().enumerate() {
-        let has_parts = content.parts.is_some() && index >= without_parts;
-        push_head(&mut list, segment, &mut map, content);
+        let has_parts = playlist.parts.is_some() && index >= without_parts;
+        push_head(&mut list, segment, &mut map, playlist);
         if has_parts {
-            push_parts(&mut list, segment, content);
+            push_parts(&mut list, segment, playlist);
         }
         let _ = write!(
             list,
             "#EXTINF:{:.5},\n{}\n",
             seconds(segment.ticks.into()),
-            name(content, segment.number, content.extension)
+            name(playlist, segment.number, playlist.extension)
         );
     }
-    if content.parts.is_some() {
-        let filling = &content.filling;
+    if playlist.parts.is_some() {
+        let filling = &playlist.filling;
         if !filling.parts.is_empty() {
-            push_head(&mut list, filling, &mut map, content);
-            push_parts(&mut list, filling, content);
+            push_head(&mut list, filling, &mut map, playlist);
+            push_parts(&mut list, filling, playlist);
         }
-        let next = part_name(content, filling.number, filling.parts.len());
+        let next = part_name(playlist, filling.number, filling.parts.len());
         let _ = writeln!(list, "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"{next}\"");
     }
-    if content.is_over {
+    if playlist.is_over {
         list.push_str("#EXT-X-ENDLIST\n");
     }
     list
 }
 
-fn name(content: &Content<'_>, number: u64, extension: &'static str) -> Name {
+fn name(playlist: &Playlist<'_>, number: u64, extension: &'static str) -> Name {
     Name {
-        tag: content.tag,
+        tag: playlist.tag,
         number,
         extension,
     }
 }
 
-fn part_name(content: &Content<'_>, number: u64, index: usize) -> String {
-    let bare = name(content, number, "");
-    format!("{bare}{index}.{}", content.extension)
+fn part_name(playlist: &Playlist<'_>, number: u64, index: usize) -> String {
+    let bare = name(playlist, number, "");
+    format!("{bare}{index}.{}", playlist.extension)
 }
 
 fn seconds(ticks: i64) -> f64 {
@@ -128,12 +128,12 @@ fn seconds(ticks: i64) -> f64 {
 }
 
 /// Appends the server's control tags: it offers blocking reloads.
-fn push_control(list: &mut String, content: &Content<'_>) {
-    if content.is_over {
+fn push_control(list: &mut String, playlist: &Playlist<'_>) {
+    if playlist.is_over {
         return;
     }
     list.push_str("#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES");
-    if let Some(ticks) = content.parts {
+    if let Some(ticks) = playlist.parts {
         let longest = seconds(ticks);
         let _ = write!(
             list,
@@ -145,13 +145,13 @@ fn push_control(list: &mut String, content: &Content<'_>) {
 }
 
 /// Appends the tags in front of a segment, or in front of its first part.
-fn push_head(list: &mut String, segment: &Segment, map: &mut Option<u64>, content: &Content<'_>) {
+fn push_head(list: &mut String, segment: &Segment, map: &mut Option<u64>, playlist: &Playlist<'_>) {
     if segment.is_discontinuous {
         list.push_str("#EXT-X-DISCONTINUITY\n");
     }
     let needed = segment.map.as_ref().map(|map| map.number);
     if let Some(number) = needed.filter(|_| *map != needed) {
-        let map_name = name(content, number, MAP_EXTENSION);
+        let map_name = name(playlist, number, MAP_EXTENSION);
         let _ = writeln!(list, "#EXT-X-MAP:URI=\"{map_name}\"");
         *map = needed;
     }
@@ -161,9 +161,9 @@ fn push_head(list: &mut String, segment: &Segment, map: &mut Option<u64>, conten
 
 /// Appends the titles within the time of the list. The title that holds when the list begins begins
 /// there.
-fn push_titles(list: &mut String, content: &Content<'_>, times: Range<Duration>) {
-    let began = |change: &TitleChange| content.started.saturating_add(change.began);
-    let titles = content.titles;
+fn push_titles(list: &mut String, playlist: &Playlist<'_>, times: Range<Duration>) {
+    let began = |change: &TitleChange| playlist.started.saturating_add(change.began);
+    let titles = playlist.titles;
     let before = titles.partition_point(|change| began(change) <= times.start);
     let titles = titles.iter().skip(before.saturating_sub(1));
     for change in titles.take_while(|change| began(change) < times.end) {
@@ -187,9 +187,9 @@ fn date(since_1970: Duration) -> String {
     format!("{seconds}.{:03}Z", since_1970.subsec_millis())
 }
 
-fn push_parts(list: &mut String, segment: &Segment, content: &Content<'_>) {
+fn push_parts(list: &mut String, segment: &Segment, playlist: &Playlist<'_>) {
     for (index, part) in segment.parts.iter().enumerate() {
-        let name = part_name(content, segment.number, index);
+        let name = part_name(playlist, segment.number, index);
         let independent = match part.is_independent {
             true => ",INDEPENDENT=YES",
             false => "",

@@ -1,5 +1,6 @@
 //! Requests below a stream's address: for its playlist, or for an object that the playlist names.
 
+use super::segment::numbers_of_part;
 use crate::http::{Parameter, Refusal, Status, Target};
 
 /// A request for a playlist, a segment, a part or a map.
@@ -130,8 +131,11 @@ impl HlsRequest {
             HlsRequest::List(Some(BlockingReload { number, part })) => {
                 PlaylistPosition::to((*number).min(u64::MAX - 1), part.unwrap_or(u64::MAX))
             }
-            // Only parts are waited for.
-            HlsRequest::Named(name) => part_named(name).unwrap_or(PlaylistPosition::NOTHING),
+            // Only parts are waited for. All else exists from the beginning.
+            HlsRequest::Named(name) => {
+                let (number, part) = numbers_of_part(name).unwrap_or_default();
+                PlaylistPosition::to(number, part)
+            }
         }
     }
 
@@ -140,17 +144,6 @@ impl HlsRequest {
     pub fn is_list(&self) -> bool {
         matches!(self, HlsRequest::List(_))
     }
-}
-
-/// Parses the name of a part, such as `5eed1234-1763790000.3.m4s`.
-fn part_named(name: &str) -> Option<PlaylistPosition> {
-    let (_, numbers) = name.split_once('-')?;
-    let (number, rest) = numbers.split_once('.')?;
-    let (part, _) = rest.split_once('.')?;
-    Some(PlaylistPosition::to(
-        number.parse().ok()?,
-        part.parse().ok()?,
-    ))
 }
 
 const PARAMETERS: &str = "a playlist's parameters are _HLS_msn and _HLS_part, numbers without zeros in front, and \

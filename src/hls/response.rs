@@ -26,8 +26,8 @@ const ATTENDANCE: u32 = 6;
 const WAITS: u32 = 3;
 
 impl Cutter {
-    /// Finds the requested object. Returns `None` if nothing has this name, or not any more. `titles`: the
-    /// stream's newest ones.
+    /// Finds the requested object. Returns `None` if nothing has this name, or not any more.
+    /// `titles`: the stream's newest ones.
     pub fn find(
         &mut self,
         wanted: &HlsRequest,
@@ -123,38 +123,31 @@ impl Cutter {
 
     /// Finds a segment, a part or a map. A request for the next part may wait for it.
     fn find_named(&self, name: &str, may_wait: bool) -> Option<HlsResponse> {
-        match self.part(name) {
-            None => self.named(name, None).map(HlsResponse::Object),
-            Some(None) if may_wait => Some(HlsResponse::NotYet(self.target() * WAITS)),
-            Some(None) => None,
-            Some(part) => self.named(name, part).map(HlsResponse::Object),
+        if self.is_next_part(name) {
+            return may_wait.then(|| HlsResponse::NotYet(self.target() * WAITS));
         }
-    }
-
-    fn named(&self, name: &str, part: Option<(u64, u64)>) -> Option<Object> {
-        let media_type = self.kind()?.media_type();
-        let content = match (part, self.map(name)) {
-            (Some((from, to)), _) => Content::Range {
+        let content = if let Some(part) = self.part(name) {
+            Content::Range {
                 lead: Rc::default(),
-                from,
-                to,
-            },
-            (None, Some(map)) => Content::Bytes(map.bytes.clone()),
-            (None, None) => {
-                let segment = self.segment(name)?;
-                Content::Range {
-                    lead: segment.lead.clone(),
-                    from: segment.from,
-                    to: segment.to,
-                }
+                from: part.from,
+                to: part.to,
+            }
+        } else if let Some(map) = self.map(name) {
+            Content::Bytes(map.bytes.clone())
+        } else {
+            let segment = self.segment(name)?;
+            Content::Range {
+                lead: segment.lead.clone(),
+                from: segment.from,
+                to: segment.to,
             }
         };
-        Some(Object {
-            media_type,
+        Some(HlsResponse::Object(Object {
+            media_type: self.kind()?.media_type(),
             seconds: Some(WINDOW_SECONDS),
             is_immutable: true,
             content,
-        })
+        }))
     }
 
     /// Refuses a request that has waited for a segment or part in vain, such as while its stream is held.

@@ -96,12 +96,23 @@ impl Name {
 
     /// Returns the numbers of a segment and of its part in a name such as `5eed1234-1763790000.3.m4s`.
     pub fn part_in(name: &str, tag: u32, extension: &str) -> Option<(u64, usize)> {
-        let (segment, rest) = name.split_once('.')?;
-        let (index, its_extension) = rest.split_once('.')?;
-        let number = Name::number_in(&format!("{segment}.{its_extension}"), tag, extension)?;
-        let index: usize = index.parse().ok().filter(|index| *index < PARTS_MAX)?;
-        (index.to_string() == rest.split_once('.')?.0).then_some((number, index))
+        let (number, index) = numbers_of_part(name)?;
+        let bare = Name {
+            tag,
+            number,
+            extension: "",
+        };
+        let is_own = format!("{bare}{index}.{extension}") == name;
+        (is_own && index < PARTS_MAX as u64).then_some((number, index as usize))
     }
+}
+
+/// Returns the numbers in the name of a part of any stream.
+pub(super) fn numbers_of_part(name: &str) -> Option<(u64, u64)> {
+    let (_, numbers) = name.split_once('-')?;
+    let (number, rest) = numbers.split_once('.')?;
+    let (index, _) = rest.split_once('.')?;
+    Some((number.parse().ok()?, index.parse().ok()?))
 }
 
 impl std::fmt::Display for Name {

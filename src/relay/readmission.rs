@@ -11,10 +11,10 @@ use std::net::IpAddr;
 use super::admission::EntryPoint;
 use super::clients::{Activity, Waiting};
 use super::old_options::OldOptions;
-use super::rtp_in::Sender;
 use super::streams::StreamSource;
 use super::{ConnectionId, Relay};
 use crate::http::{Refusal, Status};
+use crate::rtp::Sender;
 use crate::stream::End;
 
 /// Reason in the log, and in the answer to a source.

@@ -15,7 +15,7 @@ use super::lists::{LookUp, without_names};
 use super::origin_error::OriginError;
 use super::page::{Document, Page};
 use super::route::{self, RequestContext, Route};
-use super::rtp_in::{Datagram, Newcomer, Sender, UdpPort};
+use super::rtp_in::{Datagram, Newcomer, UdpPort};
 use super::streams::{SourceInfo, StreamSource};
 use super::view::View;
 use super::viewer_id::ListedId;
@@ -27,7 +27,7 @@ use crate::clean_text::Agent;
 use crate::format::Format;
 use crate::gate::{SessionId, network_of};
 use crate::http::{self, Head, Refusal, Reply, Status};
-use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
+use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet, Sender};
 use crate::stream::End;
 
 /// The cost after which packets in order wait for the next turn.

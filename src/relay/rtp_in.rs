@@ -21,7 +21,7 @@ use super::counts::Count;
 use super::grants::SESSIONS_TRIED_MAX;
 use super::timers::{Armed, Owner};
 use crate::gate::{Tokens, Transport, Tuple, canonical};
-use crate::rtp::{self, Bare, Candidates, Control, Named, Packet};
+use crate::rtp::{self, Bare, Candidates, Control, Packet, Sender};
 use crate::time::Instant;
 use crate::token_bucket::{Rate, TokenBuckets};
 
@@ -43,20 +43,11 @@ pub(super) struct RtpIn {
     /// Streams with a source that sends datagrams, by the address or group that a token names.
     sources: HashMap<SocketAddr, StreamId>,
     /// First packets of senders. The second packet in sequence makes a sender the source.
-    candidates: Candidates<Sender>,
+    candidates: Candidates,
     /// Addresses at which a source began lately.
     beginnings: TokenBuckets<SocketAddr, BEGINNINGS_MAX>,
     /// Timer for the deadline of `candidates`.
     armed: Armed,
-}
-
-/// Sender of a datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Sender {
-    /// Address that a token must name: the sender's, or the group that received the datagram.
-    pub named: SocketAddr,
-    /// Its address.
-    pub from: SocketAddr,
 }
 
 /// A stream's source that sends datagrams.
@@ -81,7 +72,7 @@ const BEGINNINGS_MAX: usize = 448;
 
 impl Sender {
     /// Returns its access request. `is_bare`: it sends MPEG-TS without RTP.
-    pub fn access_request(&self, is_bare: bool) -> AccessRequest {
+    pub(super) fn access_request(&self, is_bare: bool) -> AccessRequest {
         let is_to_group = self.named != self.from;
         let way = match (is_bare, is_to_group) {
             (true, true) => EntryPoint::BareGroup,
@@ -96,13 +87,7 @@ impl Sender {
     }
 }
 
-impl Named for Sender {
-    fn name(&self) -> SocketAddr {
-        self.named
-    }
-}
-
-impl DatagramSource {
+impl Known {
     /// Returns whether the source sent this datagram: the address agrees, and for RTP the SSRC.
     fn sent(&self, sender: Sender, packet: Option<&Packet<'_>>) -> bool {
         self.from == sender.from && self.ssrc == packet.map(|packet| packet.ssrc)

@@ -1,7 +1,7 @@
 //! FLV (Adobe Flash Video File Format 10.1, annex E; Enhanced RTMP for newer codecs). A tag is a
 //! packet.
 
-use super::medium::{Codec, MediaError, Result, Shape, Sink, Time, Track, Unit};
+use super::medium::{Codec, MediaError, Result, SECOND, Shape, Sink, Track, Unit};
 use super::packets::{Packets, leave_out};
 use super::sound;
 use super::track_timeline::TrackTimeline;
@@ -17,8 +17,10 @@ pub(super) struct Flv {
     /// Whether the head of the file has come.
     has_head: bool,
     pub(super) timeline: TrackTimeline,
-    pictures: TrackSlot,
-    sound: TrackSlot,
+    /// Track of pictures, once it has begun: its index, and the state of its packets.
+    pictures: Option<(usize, Packets)>,
+    /// The same of sound.
+    sound: Option<(usize, Packets)>,
     /// Whether it was reported that sound, and pictures, are left out.
     has_left_out: [bool; 2],
     /// Size of the pictures in the metadata.
@@ -27,20 +29,8 @@ pub(super) struct Flv {
     scratch: Vec<u8>,
 }
 
-/// Pictures or sound. There is at most one track of each.
-#[derive(Default)]
-enum TrackSlot {
-    /// Nothing of it has come.
-    #[default]
-    Unknown,
-    /// It cannot be carried.
-    LeftOut,
-    /// It has a track.
-    Track { index: usize, packets: Packets },
-}
-
 /// Content of a tag.
-enum Content<'a> {
+enum TagContent<'a> {
     /// Setup in the form of ISO BMFF.
     Setup(Codec, &'a [u8]),
     /// Setup of Opus in the form of Ogg.
@@ -106,10 +96,10 @@ impl Flv {
         // The reader waits for tracks that the head promises. The first tag tells the codec; until
         // then it is the usual one.
         if flags & HAS_VIDEO != 0 {
-            self.pictures.begin(&mut self.timeline, VIDEO, Codec::H264);
+            begin(&mut self.pictures, &mut self.timeline, VIDEO, Codec::H264);
         }
         if flags & HAS_AUDIO != 0 {
-            self.sound.begin(&mut self.timeline, AUDIO, Codec::Aac);
+            begin(&mut self.sound, &mut self.timeline, AUDIO, Codec::Aac);
         }
         self.timeline.emit_tracks(sink)?;
         Ok(HEAD_BYTES as u64)
@@ -117,48 +107,47 @@ impl Flv {
 
     fn tag(&mut self, kind: u8, time: i64, body: &[u8], sink: &mut Sink<'_>) -> Result {
         let is_video = kind == VIDEO;
-        let (content, slot) = match is_video {
+        let (content, own) = match is_video {
             true => (video(body), &mut self.pictures),
             false => (audio(body), &mut self.sound),
         };
         // The milliseconds from the tag's time to the presentation time.
         let (codec, ahead) = match content {
-            Content::Nothing => return Ok(()),
-            Content::Unknown(name) => {
+            TagContent::Nothing => return Ok(()),
+            TagContent::Unknown(name) => {
                 if !std::mem::replace(&mut self.has_left_out[usize::from(is_video)], true) {
                     leave_out(u64::from(kind), name, sink)?;
                 }
-                if matches!(slot, TrackSlot::Unknown) {
-                    *slot = TrackSlot::LeftOut;
-                }
                 return Ok(());
             }
-            Content::Setup(codec, _) => (codec, 0),
-            Content::OpusHead(_) => (Codec::Opus, 0),
-            Content::Packet(codec, ahead, _) => (codec, ahead),
+            TagContent::Setup(codec, _) => (codec, 0),
+            TagContent::OpusHead(_) => (Codec::Opus, 0),
+            TagContent::Packet(codec, ahead, _) => (codec, ahead),
         };
         let timeline = &mut self.timeline;
-        if !matches!(slot, TrackSlot::Track { packets, .. } if packets.codec == codec) {
-            slot.begin(timeline, kind, codec);
+        if own
+            .as_ref()
+            .is_none_or(|(_, packets)| packets.codec != codec)
+        {
+            begin(own, timeline, kind, codec);
         }
-        let decode = Time::of(time, TICKS_PER_SECOND);
-        let present = Time::of(time + i64::from(ahead), TICKS_PER_SECOND);
-        let times = decode.zip(present);
-        let (decode, present) = times.ok_or(MediaError("a time of FLV is out of range"))?;
-        let TrackSlot::Track { index, packets } = slot else {
+        // Below 50 days.
+        let tick = SECOND / i64::from(TICKS_PER_SECOND);
+        let (decode, present) = (tick * time, tick * (time + i64::from(ahead)));
+        let Some((track, packets)) = own else {
             return Ok(());
         };
-        let track = *index;
+        let track = *track;
         let (width, height) = self.size.unwrap_or_default();
         let told = Shape::Pictures { width, height };
         match content {
-            Content::Setup(_, setup) => packets.configure(timeline, track, setup, told),
-            Content::OpusHead(head) => {
+            TagContent::Setup(_, setup) => packets.configure(timeline, track, setup, told),
+            TagContent::OpusHead(head) => {
                 let setup = sound::opus_setup(head);
                 let setup = setup.ok_or(MediaError("the head of Opus is not whole"))?;
                 packets.configure(timeline, track, &setup, told)
             }
-            Content::Packet(_, _, bytes) => {
+            TagContent::Packet(_, _, bytes) => {
                 let packet = Unit {
                     track,
                     decode,
@@ -168,36 +157,30 @@ impl Flv {
                 };
                 packets.emit(timeline, packet, &mut self.scratch, sink)
             }
-            Content::Unknown(_) | Content::Nothing => Ok(()),
+            TagContent::Unknown(_) | TagContent::Nothing => Ok(()),
         }
     }
 }
 
-impl TrackSlot {
-    /// Begins a track. It replaces the one before.
-    fn begin(&mut self, timeline: &mut TrackTimeline, kind: u8, codec: Codec) {
-        let track = Track {
-            number: u64::from(kind),
-            codec,
-            clock: TICKS_PER_SECOND,
-            setup: None,
-            shape: codec.unknown_shape(),
-        };
-        let place = match self {
-            TrackSlot::Track { index, .. } => timeline.replace(*index, track),
-            TrackSlot::Unknown | TrackSlot::LeftOut => timeline.add(track),
-        };
-        let packets = Packets::new(codec);
-        *self = place.map_or(TrackSlot::LeftOut, |index| TrackSlot::Track {
-            index,
-            packets,
-        });
-    }
+/// Begins a track of pictures or of sound. It replaces the one before.
+fn begin(own: &mut Option<(usize, Packets)>, timeline: &mut TrackTimeline, kind: u8, codec: Codec) {
+    let track = Track {
+        number: u64::from(kind),
+        codec,
+        clock: TICKS_PER_SECOND,
+        setup: None,
+        shape: codec.unknown_shape(),
+    };
+    let index = match own {
+        Some((index, _)) => timeline.replace(*index, track),
+        None => timeline.add(track),
+    };
+    *own = index.map(|index| (index, Packets::new(codec)));
 }
 
-fn video(body: &[u8]) -> Content<'_> {
+fn video(body: &[u8]) -> TagContent<'_> {
     let [first, packet_type, rest @ ..] = body else {
-        return Content::Nothing;
+        return TagContent::Nothing;
     };
     if first & 0x80 != 0 {
         return enhanced_video(first & 0x0f, &body[1..]);
@@ -205,24 +188,24 @@ fn video(body: &[u8]) -> Content<'_> {
     let codec = match first & 0x0f {
         7 => Codec::H264,
         12 => Codec::H265,
-        2 => return Content::Unknown(b"H.263"),
-        4 | 5 => return Content::Unknown(b"VP6"),
-        _ => return Content::Unknown(b"unknown"),
+        2 => return TagContent::Unknown(b"H.263"),
+        4 | 5 => return TagContent::Unknown(b"VP6"),
+        _ => return TagContent::Unknown(b"unknown"),
     };
     match packet_type {
         0 => {
             let setup = rest.get(3..);
-            setup.map_or(Content::Nothing, |setup| Content::Setup(codec, setup))
+            setup.map_or(TagContent::Nothing, |setup| TagContent::Setup(codec, setup))
         }
         1 => packet(codec, rest),
-        _ => Content::Nothing,
+        _ => TagContent::Nothing,
     }
 }
 
 /// Enhanced RTMP: the packet type is where the codec was.
-fn enhanced_video(packet_type: u8, body: &[u8]) -> Content<'_> {
+fn enhanced_video(packet_type: u8, body: &[u8]) -> TagContent<'_> {
     let Some((name, rest)) = body.split_first_chunk::<4>() else {
-        return Content::Nothing;
+        return TagContent::Nothing;
     };
     let codec = match name {
         b"avc1" => Codec::H264,
@@ -230,54 +213,54 @@ fn enhanced_video(packet_type: u8, body: &[u8]) -> Content<'_> {
         b"av01" => Codec::Av1,
         b"vp08" => Codec::Vp8,
         b"vp09" => Codec::Vp9,
-        _ => return Content::Unknown(name),
+        _ => return TagContent::Unknown(name),
     };
     let has_offset = matches!(codec, Codec::H264 | Codec::H265);
     match packet_type {
         // Frames say the same, and more.
-        0 if matches!(codec, Codec::Vp8 | Codec::Vp9) => Content::Nothing,
-        0 => Content::Setup(codec, rest),
+        0 if matches!(codec, Codec::Vp8 | Codec::Vp9) => TagContent::Nothing,
+        0 => TagContent::Setup(codec, rest),
         1 if has_offset => packet(codec, rest),
-        1 | 3 => Content::Packet(codec, 0, rest),
-        2 | 4 => Content::Nothing,
-        _ => Content::Unknown(name),
+        1 | 3 => TagContent::Packet(codec, 0, rest),
+        2 | 4 => TagContent::Nothing,
+        _ => TagContent::Unknown(name),
     }
 }
 
 /// Reads a packet behind its offset in milliseconds.
-fn packet(codec: Codec, body: &[u8]) -> Content<'_> {
+fn packet(codec: Codec, body: &[u8]) -> TagContent<'_> {
     let Some(([c0, c1, c2], bytes)) = body.split_first_chunk::<3>() else {
-        return Content::Nothing;
+        return TagContent::Nothing;
     };
     let offset = i32::from_be_bytes([*c0, *c1, *c2, 0]) >> 8;
-    Content::Packet(codec, offset, bytes)
+    TagContent::Packet(codec, offset, bytes)
 }
 
-fn audio(body: &[u8]) -> Content<'_> {
+fn audio(body: &[u8]) -> TagContent<'_> {
     let Some((first, rest)) = body.split_first() else {
-        return Content::Nothing;
+        return TagContent::Nothing;
     };
     match first >> 4 {
-        2 | 14 => Content::Packet(Codec::MpegAudio, 0, rest),
+        2 | 14 => TagContent::Packet(Codec::MpegAudio, 0, rest),
         10 => match rest {
             // Some encoders send one without content.
-            [0] => Content::Nothing,
-            [0, config @ ..] => Content::Setup(Codec::Aac, config),
-            [1, bytes @ ..] => Content::Packet(Codec::Aac, 0, bytes),
-            _ => Content::Nothing,
+            [0] => TagContent::Nothing,
+            [0, config @ ..] => TagContent::Setup(Codec::Aac, config),
+            [1, bytes @ ..] => TagContent::Packet(Codec::Aac, 0, bytes),
+            _ => TagContent::Nothing,
         },
         9 => enhanced_audio(first & 0x0f, rest),
-        0 | 3 => Content::Unknown(b"PCM"),
-        1 => Content::Unknown(b"ADPCM"),
-        4..=6 => Content::Unknown(b"Nellymoser"),
-        11 => Content::Unknown(b"Speex"),
-        _ => Content::Unknown(b"unknown"),
+        0 | 3 => TagContent::Unknown(b"PCM"),
+        1 => TagContent::Unknown(b"ADPCM"),
+        4..=6 => TagContent::Unknown(b"Nellymoser"),
+        11 => TagContent::Unknown(b"Speex"),
+        _ => TagContent::Unknown(b"unknown"),
     }
 }
 
-fn enhanced_audio(packet_type: u8, body: &[u8]) -> Content<'_> {
+fn enhanced_audio(packet_type: u8, body: &[u8]) -> TagContent<'_> {
     let Some((name, rest)) = body.split_first_chunk::<4>() else {
-        return Content::Nothing;
+        return TagContent::Nothing;
     };
     let codec = match name {
         b"mp4a" => Codec::Aac,
@@ -285,14 +268,14 @@ fn enhanced_audio(packet_type: u8, body: &[u8]) -> Content<'_> {
         b"ac-3" => Codec::Ac3,
         b"ec-3" => Codec::Eac3,
         b"Opus" => Codec::Opus,
-        _ => return Content::Unknown(name),
+        _ => return TagContent::Unknown(name),
     };
     match (packet_type, codec) {
-        (0, Codec::Aac) => Content::Setup(codec, rest),
-        (0, Codec::Opus) => Content::OpusHead(rest),
-        (1, _) => Content::Packet(codec, 0, rest),
-        (0 | 2 | 4, _) => Content::Nothing,
-        _ => Content::Unknown(name),
+        (0, Codec::Aac) => TagContent::Setup(codec, rest),
+        (0, Codec::Opus) => TagContent::OpusHead(rest),
+        (1, _) => TagContent::Packet(codec, 0, rest),
+        (0 | 2 | 4, _) => TagContent::Nothing,
+        _ => TagContent::Unknown(name),
     }
 }
 

@@ -5,17 +5,17 @@
 mod order;
 mod setup;
 
-use super::medium::{Codec, MediaError, ReaderEvent, Result, Sink, Time, Track, Unit};
+use super::medium::{Codec, MediaError, ReaderEvent, Result, SECOND, Sink, Track, Unit, in_range};
 use super::nal::take;
 use super::packets::{Packets, leave_out};
 use super::sound;
 use super::track_timeline::TrackTimeline;
 use crate::format::ebml::{self, Head};
 use crate::format::matroska::{
-    BLOCK, BLOCK_GROUP, CLUSTER, EBML, INFO, KEY_FRAME, LACING, REFERENCE_BLOCK, SEGMENT,
+    BLOCK, BLOCK_GROUP, CLUSTER, EBML, INFO, KEY_FRAME, LACING, Level, REFERENCE_BLOCK, SEGMENT,
     SIMPLE_BLOCK, TIMESTAMP, TRACK_ENTRY, TRACKS, USUAL_TIMESTAMP_SCALE, timestamp_scale,
 };
-use crate::format::window::{LookResult, Unread, Walker};
+use crate::format::window::{LookResult, Unread, Walker, whole};
 use order::DecodeOrder;
 use setup::Setup;
 
@@ -39,14 +39,6 @@ pub(super) struct Matroska {
     whole_frame: Vec<u8>,
     /// Buffer for units that cannot be lent as they came.
     scratch: Vec<u8>,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Level {
-    #[default]
-    Top,
-    Segment,
-    Cluster,
 }
 
 /// A track that is carried. It has the same index in the timeline.
@@ -135,14 +127,13 @@ impl Matroska {
         bytes_max: usize,
         sink: &mut Sink<'_>,
     ) -> LookResult<MediaError> {
-        let whole = head.size.and_then(|size| usize::try_from(size).ok());
-        let whole = whole.and_then(|size| size.checked_add(head.bytes()));
-        let whole = whole.filter(|whole| *whole <= bytes_max).ok_or(MediaError(
-            "an element of Matroska is longer than what may be held",
-        ))?;
-        let body = seen.get(head.bytes()..whole).ok_or(Unread::Needs(whole))?;
+        const TOO_LONG: MediaError =
+            MediaError("an element of Matroska is longer than what may be held");
+        let length = head.length().map_err(|_| TOO_LONG)?;
+        let element = whole(seen, length, bytes_max).map_err(|unread| unread.because(TOO_LONG))?;
+        let body = &element[head.bytes()..];
         match head.id {
-            INFO => self.scale = timestamp_scale(body).clamp(1, 1_000_000_000),
+            INFO => self.scale = timestamp_scale(body).clamp(1, SECOND as u64),
             TRACKS => self.begin(body, sink)?,
             TIMESTAMP => self.cluster_time = i64::try_from(ebml::unsigned(body)).ok(),
             SIMPLE_BLOCK => self.block(body, None, sink)?,
@@ -153,17 +144,14 @@ impl Matroska {
                 }
             }
         }
-        Ok(whole as u64)
+        Ok(length)
     }
 
     /// Returns the index of the track that a block names, and the length of the number.
     fn carried(&self, block: &[u8]) -> Option<(usize, usize)> {
-        let bytes = block.first()?.leading_zeros() as usize + 1;
-        let number = ebml::number(block.get(..bytes).filter(|number| number.len() <= 8)?)?;
-        let place = self
-            .tracks
-            .iter()
-            .position(|track| track.number == number)?;
+        let (number, bytes) = ebml::number_at_front(block)?;
+        let mut tracks = self.tracks.iter();
+        let place = tracks.position(|track| track.number == number)?;
         Some((place, bytes))
     }
 
@@ -171,7 +159,7 @@ impl Matroska {
     fn begin(&mut self, tracks: &[u8], sink: &mut Sink<'_>) -> Result {
         self.timeline.clear();
         self.tracks.clear();
-        let clock = (1_000_000_000 / self.scale.max(1)).clamp(1, 1_000_000_000) as u32;
+        let clock = (SECOND as u64 / self.scale.max(1)).max(1) as u32;
         for (_, entry) in ebml::elements(tracks).filter(|(id, _)| *id == TRACK_ENTRY) {
             let setup = Setup::read(entry);
             if setup.lacks_private() {
@@ -210,13 +198,13 @@ impl Matroska {
     }
 
     /// Returns the presentation time of a block, `relative` ticks after its Cluster.
-    fn time(&self, relative: i16) -> Result<Time> {
+    fn time(&self, relative: i16) -> Result<i64> {
         let cluster_time = self
             .cluster_time
             .ok_or(MediaError("a Cluster of Matroska does not say its time"))?;
         let ticks = i128::from(cluster_time) + i128::from(relative);
         let time = i64::try_from(ticks * i128::from(self.scale)).ok();
-        time.and_then(Time::from_nanoseconds)
+        time.and_then(in_range)
             .ok_or(MediaError("a time of Matroska is out of range"))
     }
 
@@ -234,7 +222,7 @@ impl Matroska {
         };
         let whole = &mut self.whole_frame;
         frames(rest, flags & LACING, |frame| {
-            let present = Time::from_nanoseconds(time.nanoseconds() - track.delay).unwrap_or(time);
+            let present = time - track.delay;
             let mut bytes = frame;
             if !track.front.is_empty() {
                 whole.clear();
@@ -262,13 +250,13 @@ impl Matroska {
 
 /// Returns the length of the whole element.
 fn length(head: Head) -> Result<u64> {
-    let length = crate::format::matroska::length(head);
+    let length = head.length();
     length.map_err(|_| MediaError("an element of Matroska has no size where it needs one"))
 }
 
 impl CarriedTrack {
     /// Returns the decode time of the next frame.
-    fn decode(&mut self, present: Time) -> Time {
+    fn decode(&mut self, present: i64) -> i64 {
         match &self.packets.pictures {
             Some(pictures) => {
                 let reorder = pictures.sequence.reorder;
@@ -279,7 +267,7 @@ impl CarriedTrack {
     }
 
     /// Returns the time after a frame, where the next one in the block begins.
-    fn after(&self, time: Time, frame: &[u8]) -> Time {
+    fn after(&self, time: i64, frame: &[u8]) -> i64 {
         let codec = self.packets.codec;
         let own = match codec {
             Codec::Opus => sound::opus_lasts(frame),
@@ -289,7 +277,7 @@ impl CarriedTrack {
             Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp8 | Codec::Vp9 | Codec::Aac => None,
         };
         let lasts = own.or(self.frame).unwrap_or(0);
-        Time::from_nanoseconds(time.nanoseconds().saturating_add(lasts)).unwrap_or(time)
+        in_range(time.saturating_add(lasts)).unwrap_or(time)
     }
 }
 
@@ -339,9 +327,9 @@ fn xiph_sizes(sizes: &mut [usize], rest: &mut &[u8]) -> Option<()> {
 fn ebml_sizes(sizes: &mut [usize], rest: &mut &[u8]) -> Option<()> {
     let mut last = None;
     for size in sizes {
-        let bytes = rest.first()?.leading_zeros() as usize + 1;
-        let field = take(rest, bytes).filter(|_| bytes <= 8)?;
-        let value = i64::try_from(ebml::number(field)?).ok()?;
+        let (value, bytes) = ebml::number_at_front(rest)?;
+        take(rest, bytes)?;
+        let value = i64::try_from(value).ok()?;
         let middle = (1i64 << (7 * bytes - 1)) - 1;
         // A size that fits is below 2^56, and so is each difference.
         let own = last.map_or(value, |last: i64| last + value - middle);

@@ -120,47 +120,31 @@ pub enum Shape {
     },
 }
 
-/// Time in nanoseconds, on the source's own clock. Times of any container survive a conversion to
-/// it and back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Time(i64);
+/// Nanoseconds in a second. Times are nanoseconds, on the source's own clock. Times of any container
+/// survive a conversion to them and back.
+pub(super) const SECOND: i64 = 1_000_000_000;
+pub(super) const MILLISECOND: i64 = 1_000_000;
+/// Largest time: some 73 years, so that sums and differences of a few times do not overflow. A reader
+/// gives up a source with larger ones.
+pub(super) const TIME_MAX: i64 = i64::MAX / 4;
 
-impl Time {
-    /// Nanoseconds in a second.
-    pub const SECOND: i64 = 1_000_000_000;
-    /// Largest time: some 73 years, so that sums and differences of a few times do not overflow. A
-    /// reader gives up a source with larger ones.
-    const MAX: i64 = i64::MAX / 4;
+/// Returns the time. `None` if it is too large.
+pub(super) fn in_range(time: i64) -> Option<i64> {
+    (-TIME_MAX..=TIME_MAX).contains(&time).then_some(time)
+}
 
-    /// Converts ticks of a clock, rounded to the nearest. `None` if the clock has no ticks, or the
-    /// time is too large.
-    pub fn of(ticks: i64, ticks_per_second: u32) -> Option<Time> {
-        let (ticks, clock) = (i128::from(ticks), i128::from(ticks_per_second));
-        let nanoseconds =
-            (ticks * i128::from(Time::SECOND) * 2 + clock).checked_div_euclid(2 * clock);
-        Time::from_nanoseconds(i64::try_from(nanoseconds?).ok()?)
-    }
-
-    /// Returns the time. `None` if it is too large.
-    pub fn from_nanoseconds(nanoseconds: i64) -> Option<Time> {
-        (nanoseconds.unsigned_abs() <= Time::MAX.unsigned_abs()).then_some(Time(nanoseconds))
-    }
-
-    /// Returns the nanoseconds.
-    pub fn nanoseconds(self) -> i64 {
-        self.0
-    }
-
-    /// Returns the time in ticks of a clock: see [`ticks`].
-    pub fn ticks(self, ticks_per_second: u32) -> i64 {
-        ticks(self.0, ticks_per_second)
-    }
+/// Converts ticks of a clock to nanoseconds, rounded to the nearest. `None` if the clock has no
+/// ticks, or the time is too large.
+pub(super) fn nanoseconds(ticks: i64, ticks_per_second: u32) -> Option<i64> {
+    let (ticks, clock) = (i128::from(ticks), i128::from(ticks_per_second));
+    let nanoseconds = (ticks * i128::from(SECOND) * 2 + clock).checked_div_euclid(2 * clock);
+    in_range(i64::try_from(nanoseconds?).ok()?)
 }
 
 /// Converts nanoseconds to ticks of a clock, rounded to the nearest. 0 if the clock has no ticks.
-pub fn ticks(nanoseconds: i64, ticks_per_second: u32) -> i64 {
+pub(super) fn ticks(nanoseconds: i64, ticks_per_second: u32) -> i64 {
     let doubled = 2 * i128::from(nanoseconds) * i128::from(ticks_per_second);
-    let second = i128::from(Time::SECOND);
+    let second = i128::from(SECOND);
     let nearest = (doubled + second).div_euclid(2 * second);
     // Only a clock of some gigahertz gets there, in some hundred years.
     nearest.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
@@ -171,10 +155,10 @@ pub fn ticks(nanoseconds: i64, ticks_per_second: u32) -> i64 {
 pub struct Unit<'a> {
     /// Index of its track in the newest list.
     pub track: usize,
-    /// Decode time. It is never before that of the track's previous unit.
-    pub decode: Time,
-    /// Presentation time. It is never before `decode`.
-    pub present: Time,
+    /// Decode time in nanoseconds. It is never before that of the track's previous unit.
+    pub decode: i64,
+    /// Presentation time in nanoseconds. It is never before `decode`.
+    pub present: i64,
     /// Whether decoding can begin with the unit. It can with all sound.
     pub is_join: bool,
     /// Bytes in the form of [`Codec`]: at least one, and at most as many as the reader allows.
@@ -240,17 +224,18 @@ mod tests {
     fn the_ticks_of_every_container_survive_a_conversion() {
         for clock in [1000, 44_100, 48_000, 90_000, 10_000_000, 27_000_000] {
             for ticks in [-90_001, -1, 0, 1, 2, 3, 12_345, 1 << 33, 987_654_321_012] {
-                assert_eq!(Time::of(ticks, clock).unwrap().ticks(clock), ticks);
+                let time = nanoseconds(ticks, clock).unwrap();
+                assert_eq!(super::ticks(time, clock), ticks);
             }
         }
     }
 
     #[test]
     fn times_that_are_too_large_are_none() {
-        assert_eq!(Time::of(1, 0), None);
-        assert_eq!(Time::of(i64::MAX, 1), None);
-        assert_eq!(Time::of(i64::MIN, 90_000), None);
-        assert_eq!(Time::of(100 * 365 * 86_400, 1), None);
-        assert!(Time::of(2 * 365 * 86_400 * 1000, 1000).is_some());
+        assert_eq!(nanoseconds(1, 0), None);
+        assert_eq!(nanoseconds(i64::MAX, 1), None);
+        assert_eq!(nanoseconds(i64::MIN, 90_000), None);
+        assert_eq!(nanoseconds(100 * 365 * 86_400, 1), None);
+        assert!(nanoseconds(2 * 365 * 86_400 * 1000, 1000).is_some());
     }
 }

@@ -26,14 +26,12 @@ mod track_timeline;
 mod vpx;
 mod write;
 
-pub use medium::{
-    Codec, MediaError, ReaderEvent, Result, Shape, Sink, TRACKS_MAX, Time, Track, Unit,
-};
+pub use medium::{Codec, MediaError, ReaderEvent, Result, Shape, Sink, TRACKS_MAX, Track, Unit};
 
 pub use probe::{TRACKS_BYTES_MAX, TrackInfo, tracks};
 pub use remuxer::Remuxer;
 #[cfg(feature = "handover")]
-pub use remuxer::RemuxerState;
+pub use write::RemuxerState;
 pub use write::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT, Target};
 
 use crate::format::Format;

@@ -9,13 +9,13 @@ mod setup;
 
 use std::ops::Range;
 
-use super::medium::{MediaError, ReaderEvent, Result, Sink, Time, Track, Unit};
+use super::medium::{MediaError, ReaderEvent, Result, Sink, Track, Unit, nanoseconds};
 use super::packets::{Packets, leave_out};
 use super::track_timeline::TrackTimeline;
 use crate::format::mp4::{
     BoxHead, MOOF_BYTES_MAX, box_head, child, children, number, number_behind_times,
 };
-use crate::format::window::{LookResult, Unread, Walker};
+use crate::format::window::{LookResult, Walker, whole};
 use runs::Run;
 use setup::Setup;
 
@@ -58,8 +58,8 @@ struct CarriedTrack {
     usual: SampleDefaults,
     /// Ticks by which its edit list moves its samples.
     shift: i64,
-    /// Most ticks from presentation to decoding of a sample. The real decode time is earlier by
-    /// that.
+    /// Most ticks from presentation to decoding of a sample. The real decode times are earlier by
+    /// this.
     ahead: i64,
     /// Time of the next fragment, if the fragment does not say it.
     next: i64,
@@ -154,11 +154,9 @@ impl Mp4 {
         bytes_max: usize,
         sink: &mut Sink<'_>,
     ) -> LookResult<MediaError> {
-        let whole = usize::try_from(head.length).ok();
-        let whole = whole
-            .filter(|whole| *whole <= bytes_max)
-            .ok_or(MediaError("a moov or moof is longer than 256 KiB"))?;
-        let content = seen.get(head.bytes..whole).ok_or(Unread::Needs(whole))?;
+        const TOO_LONG: MediaError = MediaError("a moov or moof is longer than 256 KiB");
+        let whole = whole(seen, head.length, bytes_max);
+        let content = &whole.map_err(|unread| unread.because(TOO_LONG))?[head.bytes..];
         if &head.kind == b"moov" {
             self.begin(content, sink)?;
         } else {
@@ -292,21 +290,15 @@ impl Mp4 {
         let Some(track) = self.tracks.get_mut(sample.track) else {
             return Ok(end - at);
         };
-        if track.packets.is_none() {
+        let times = track.times(&sample);
+        let Some((index, packets)) = &mut track.packets else {
             self.fragment.step();
             return Ok(bytes);
-        }
-        const TOO_LONG: MediaError = MediaError("a sample of MP4 is longer than what may be held");
-        let whole = usize::try_from(bytes).map_err(|_| TOO_LONG)?;
-        if whole > self.unit_bytes_max {
-            return Err(TOO_LONG.into());
-        }
-        let content = seen.get(..whole).ok_or(Unread::Needs(whole))?;
-        let times = track.times(&sample);
-        let (decode, present) = times.ok_or(MediaError("a time of MP4 is out of range"))?;
-        let Some((index, packets)) = &mut track.packets else {
-            return Ok(bytes);
         };
+        const TOO_LONG: MediaError = MediaError("a sample of MP4 is longer than what may be held");
+        let content = whole(seen, bytes, self.unit_bytes_max);
+        let content = content.map_err(|unread| unread.because(TOO_LONG))?;
+        let (decode, present) = times.ok_or(MediaError("a time of MP4 is out of range"))?;
         let packet = Unit {
             track: *index,
             decode,
@@ -338,8 +330,8 @@ impl Round {
 
 impl CarriedTrack {
     /// Returns the decode time and the presentation time of a sample.
-    fn times(&self, sample: &Sample) -> Option<(Time, Time)> {
-        let time = |ticks: i64| Time::of(ticks.checked_add(self.shift)?, self.ticks_per_second);
+    fn times(&self, sample: &Sample) -> Option<(i64, i64)> {
+        let time = |ticks: i64| nanoseconds(ticks.checked_add(self.shift)?, self.ticks_per_second);
         let decode = time(sample.decode.saturating_sub(self.ahead))?;
         Some((decode, time(sample.present)?))
     }

@@ -6,13 +6,13 @@ mod pes;
 mod pictures;
 mod sound;
 
-use super::medium::{Codec, MediaError, ReaderEvent, Result, Sink, Time, Track};
+use super::medium::{Codec, MediaError, ReaderEvent, Result, Sink, Track, nanoseconds};
 use super::track_timeline::{START_MAX, TrackTimeline};
 use crate::format::Unsupported;
 use crate::format::mpegts::psi::{self, Assembler};
 use crate::format::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet};
 use map::MapEntry;
-use pes::{Head, Mark, Taken};
+use pes::{Head, Mark, PayloadRest};
 use pictures::PictureStream;
 use sound::SoundStream;
 
@@ -38,7 +38,7 @@ pub(super) struct MpegTs {
     /// Tracks that were announced last: see [`ReaderEvent::Announced`].
     announced: u16,
     /// First time of the streams in this map.
-    began: Option<Time>,
+    began: Option<i64>,
     clock: pes::ProgramClock,
     /// Offset after the last whole packet.
     in_step_until: u64,
@@ -57,10 +57,10 @@ struct Stream {
     counter: Option<u8>,
     /// Head of the current PES packet.
     head: Head,
-    content: Content,
+    content: StreamContent,
 }
 
-enum Content {
+enum StreamContent {
     Pictures(Box<PictureStream>),
     Sound(Box<SoundStream>),
 }
@@ -129,8 +129,8 @@ impl MpegTs {
                 sink,
             };
             finished = finished.and(match &mut stream.content {
-                Content::Pictures(pictures) => pictures.finish(&mut output),
-                Content::Sound(sound) => sound.finish(&mut output),
+                StreamContent::Pictures(pictures) => pictures.finish(&mut output),
+                StreamContent::Sound(sound) => sound.finish(&mut output),
             });
         }
         finished
@@ -261,7 +261,8 @@ impl MpegTs {
             .iter()
             .position(|(pid, _)| *pid == number);
         let before = place.map(|place| self.setups_before.swap_remove(place));
-        if let (Content::Pictures(pictures), Some((_, setup))) = (&mut stream.content, before) {
+        if let (StreamContent::Pictures(pictures), Some((_, setup))) = (&mut stream.content, before)
+        {
             pictures.resume(&setup, &mut track);
         }
         let is_added = self.timeline.add(track).is_some();
@@ -298,7 +299,7 @@ impl MpegTs {
         if packet.unit_starts() {
             stream.head.begin(packet.is_random_access());
         }
-        let Taken::Content(mark) = stream.head.take(&mut payload, &mut self.clock)? else {
+        let PayloadRest::Content(mark) = stream.head.take(&mut payload, &mut self.clock)? else {
             return Ok(());
         };
         let mut output = UnitOutput {
@@ -307,14 +308,20 @@ impl MpegTs {
             scratch: &mut self.scratch,
             sink,
         };
-        stream.take(mark, payload, &mut output)?;
+        match &mut stream.content {
+            StreamContent::Pictures(pictures) => pictures.take(mark, payload, &mut output)?,
+            StreamContent::Sound(sound) => sound.take(mark, payload, &mut output)?,
+        }
         if let Some(Mark {
             times: Some(times), ..
         }) = mark
         {
             self.announce(times.decode, sink)?;
         }
-        let held = self.streams.iter().map(|stream| stream.content_bytes());
+        let held = self.streams.iter().map(|stream| match &stream.content {
+            StreamContent::Pictures(pictures) => pictures.bytes.capacity(),
+            StreamContent::Sound(sound) => sound.bytes.capacity(),
+        });
         if held.sum::<usize>() > self.unit_bytes_max {
             return Err(MediaError(
                 "access units of MPEG-TS are longer than what may be held",
@@ -324,11 +331,10 @@ impl MpegTs {
     }
 
     /// Announces pictures that come without parameter sets: the source is taken within a group.
-    fn announce(&mut self, time: Time, sink: &mut Sink<'_>) -> Result {
-        let began = *self.began.get_or_insert(time);
-        let elapsed = time.nanoseconds().saturating_sub(began.nanoseconds());
+    fn announce(&mut self, time: i64, sink: &mut Sink<'_>) -> Result {
+        let elapsed = time.saturating_sub(*self.began.get_or_insert(time));
         let brings_pictures = |stream: &Stream| {
-            matches!(stream.content, Content::Pictures(_)) && stream.counter.is_some()
+            matches!(stream.content, StreamContent::Pictures(_)) && stream.counter.is_some()
         };
         let streams = self.streams.iter().enumerate();
         let announced = streams
@@ -356,8 +362,8 @@ fn of_table(_: Unsupported) -> MediaError {
 impl Stream {
     fn new(pid: u16, codec: Codec) -> Stream {
         let content = match PictureStream::new(codec) {
-            Some(pictures) => Content::Pictures(Box::new(pictures)),
-            None => Content::Sound(Box::new(SoundStream::new(codec))),
+            Some(pictures) => StreamContent::Pictures(Box::new(pictures)),
+            None => StreamContent::Sound(Box::new(SoundStream::new(codec))),
         };
         Stream {
             pid,
@@ -387,33 +393,13 @@ impl Stream {
     fn lose(&mut self) {
         self.head.lose();
         match &mut self.content {
-            Content::Pictures(pictures) => pictures.lose(),
-            Content::Sound(sound) => sound.lose(),
-        }
-    }
-
-    /// Reads the next bytes of the stream. `mark` belongs to the PES packet that begins with them.
-    fn take(
-        &mut self,
-        mark: Option<Mark>,
-        bytes: &[u8],
-        output: &mut UnitOutput<'_, '_>,
-    ) -> Result {
-        match &mut self.content {
-            Content::Pictures(pictures) => pictures.take(mark, bytes, output),
-            Content::Sound(sound) => sound.take(mark, bytes, output),
-        }
-    }
-
-    fn content_bytes(&self) -> usize {
-        match &self.content {
-            Content::Pictures(pictures) => pictures.bytes.capacity(),
-            Content::Sound(sound) => sound.bytes.capacity(),
+            StreamContent::Pictures(pictures) => pictures.lose(),
+            StreamContent::Sound(sound) => sound.lose(),
         }
     }
 }
 
-/// Converts a time of the unwrapped clock of MPEG-TS.
-fn time(ticks: i64) -> Result<Time> {
-    Time::of(ticks, pes::TICKS_PER_SECOND).ok_or(MediaError("a time of MPEG-TS is out of range"))
+/// Converts a time of the unwrapped clock of MPEG-TS to nanoseconds.
+fn time(ticks: i64) -> Result<i64> {
+    nanoseconds(ticks, pes::TICKS_PER_SECOND).ok_or(MediaError("a time of MPEG-TS is out of range"))
 }

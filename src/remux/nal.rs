@@ -10,7 +10,7 @@ use crate::format::mpegts::may_begin;
 /// State of a track of pictures. Its units may come with lengths or with start codes.
 #[derive(Debug, Default)]
 pub(super) struct Pictures {
-    is_h265: bool,
+    pub is_h265: bool,
     /// Bytes of the lengths in front of NAL units, as they come: 1 to 4. `None` if start codes are in
     /// front of them.
     length_bytes: Option<usize>,

@@ -148,7 +148,7 @@ impl Packets {
             };
             timeline.emit(unit, sink)?;
             rest = behind;
-            time = head.after(time).unwrap_or(time);
+            time = time.saturating_add(head.lasts().unwrap_or(0));
         }
         Ok(())
     }

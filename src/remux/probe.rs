@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
+use super::medium::SECOND;
 use super::remuxer::spend;
-use super::{Codec, Reader, ReaderEvent, Shape, TRACKS_MAX, Time, Track, Unit};
+use super::{Codec, Reader, ReaderEvent, Shape, TRACKS_MAX, Track, Unit};
 use crate::format::Format;
 
 /// Most bytes that are read: a large key frame and some pictures. A longer unit ends the search.
@@ -67,8 +68,8 @@ struct Findings {
     left_out: Vec<(u64, String)>,
     pictures: u32,
     /// Decode times of the first and of the newest picture.
-    first: Time,
-    newest: Time,
+    first: i64,
+    newest: i64,
 }
 
 /// Returns the tracks, and whether more bytes could show more. `next` returns the bytes behind the
@@ -195,9 +196,9 @@ impl Findings {
 
     /// Returns the pictures a second, to a hundredth.
     fn frame_rate(&self) -> Option<f64> {
-        let time = self.newest.nanoseconds() - self.first.nanoseconds();
+        let time = self.newest - self.first;
         let intervals = self.pictures.checked_sub(1).filter(|_| time > 0)?;
-        let rate = f64::from(intervals) * Time::SECOND as f64 / time as f64;
+        let rate = f64::from(intervals) * SECOND as f64 / time as f64;
         Some((rate * 100.0).round() / 100.0)
     }
 }

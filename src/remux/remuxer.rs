@@ -1,6 +1,7 @@
 //! Turns the bytes of one container into another container.
 //!
-//! ```text bytes ─→ Reader ─→ Interleave ─→ Timeline ─→ MpegTs or Mp4 ─→ bytes
+//! ```text
+//! bytes ─→ Reader ─→ Interleave ─→ Timeline ─→ MpegTs or Mp4 ─→ bytes
 //! ```
 //!
 //! The output does not depend on how the input is cut, since it depends on single units. A remuxer
@@ -10,12 +11,14 @@
 //! [`OUT_ONCE`](super::OUT_ONCE).
 
 use super::Reader;
-use super::medium::{MediaError, ReaderEvent, Result, TRACKS_MAX, Time, Track, UNIT_WORK, Unit};
+#[cfg(feature = "handover")]
+use super::medium::TIME_MAX;
+use super::medium::{MediaError, ReaderEvent, Result, SECOND, TRACKS_MAX, Track, UNIT_WORK, Unit};
 #[cfg(feature = "handover")]
 use super::track_timeline::SETUP_BYTES_MAX;
 use super::track_timeline::START_MAX;
 #[cfg(feature = "handover")]
-use super::write::WriterState;
+use super::write::RemuxerState;
 use super::write::{Interleave, OwnedUnit, Target, Timeline, Writer};
 use crate::format::Format;
 #[cfg(feature = "handover")]
@@ -51,39 +54,9 @@ struct Pipeline {
     written: Vec<(u64, i64)>,
 }
 
-/// State with which a remuxer of another process continues.
-#[cfg(feature = "handover")]
-#[derive(serde::Serialize, serde::Deserialize)]
-pub struct RemuxerState {
-    /// Nanoseconds that are added to the times of the source.
-    shift: i64,
-    /// Latest decode time that was written, in nanoseconds.
-    newest: Option<i64>,
-    /// For each track number, the decode time of the first unit that is not written.
-    written: Vec<(u64, i64)>,
-    /// Continuity counters of MPEG-TS, by the index of the track.
-    counters: Vec<u8>,
-    /// Continuity counters of the tables of MPEG-TS.
-    #[serde(default)]
-    table_counters: [u8; 2],
-    /// Clock of the multiplex of MPEG-TS, in nanoseconds.
-    #[serde(default)]
-    clock: i64,
-    /// Number of the newest fragment of MP4.
-    fragments: u32,
-    /// Setups of pictures, each with the number of its track. A source may repeat its parameter sets with
-    /// key pictures only.
-    setups: Vec<(u64, Vec<u8>)>,
-}
-
 /// Longest distance, in nanoseconds, of a written unit before the first unwritten one. A longer one
 /// means that the clock has begun again.
-const WRITTEN_AGO_MAX: i64 = 120 * Time::SECOND;
-
-/// Largest time that is taken over from another process, in nanoseconds. Sums of a few do not overflow. In
-/// place of a larger one comes this: the clock jumps.
-#[cfg(feature = "handover")]
-const TIME_MAX: i64 = i64::MAX / 4;
+const WRITTEN_AGO_MAX: i64 = 120 * SECOND;
 
 /// Whether decoding of a track has begun.
 #[derive(Clone, Copy, Default)]
@@ -209,23 +182,23 @@ impl Remuxer {
             let setup = track.setup.as_ref().filter(|_| track.codec.is_video())?;
             Some((track.number, setup.to_vec()))
         };
-        let writer_state = writer.state();
         RemuxerState {
             shift: shift.saturating_add(self.reader.shift()),
             newest,
             written,
-            counters: writer_state.counters,
-            table_counters: writer_state.table_counters,
-            clock: writer_state.clock,
-            fragments: writer_state.fragments,
             setups: tracks.iter().filter_map(setup_of).collect(),
+            ..writer.state()
         }
     }
 
     /// Continues the output of another process, which has written this header. The remuxer reads the
     /// source's header and earlier units again, and skips the units that were written.
     #[cfg(feature = "handover")]
-    pub fn resume(&mut self, state: RemuxerState, header: Vec<u8>) -> Result<(), HandoverError> {
+    pub fn resume(
+        &mut self,
+        mut state: RemuxerState,
+        header: Vec<u8>,
+    ) -> Result<(), HandoverError> {
         must(
             state.written.len() <= 2 * TRACKS_MAX
                 && state.counters.len() <= TRACKS_MAX
@@ -236,20 +209,15 @@ impl Remuxer {
                     .all(|setup| setup.1.len() <= SETUP_BYTES_MAX),
             || "more tracks than a remuxed stream has".to_owned(),
         )?;
+        // The largest time takes the place of a larger one: the clock jumps.
         let possible = |time: i64| time.clamp(-TIME_MAX, TIME_MAX);
-        self.pipeline.timeline =
-            Timeline::resume(possible(state.shift), state.newest.map(possible));
+        let newest = state.newest.map(possible);
+        self.pipeline.timeline = Timeline::resume(possible(state.shift), newest);
+        // Packets arrive before they are decoded.
+        state.clock = state.clock.clamp(-TIME_MAX, newest.unwrap_or(0));
+        self.pipeline.writer.resume(&state, header);
         self.pipeline.written = state.written;
         self.reader.resume(state.setups);
-        // Packets arrive before they are decoded.
-        let newest = state.newest.map_or(0, possible);
-        let writer_state = WriterState {
-            counters: state.counters,
-            table_counters: state.table_counters,
-            clock: state.clock.clamp(-TIME_MAX, newest),
-            fragments: state.fragments,
-        };
-        self.pipeline.writer.resume(writer_state, header);
         Ok(())
     }
 }
@@ -328,7 +296,7 @@ impl Pipeline {
         let Some(start) = self.starts.get_mut(unit.track) else {
             return true;
         };
-        let now = unit.decode.nanoseconds();
+        let now = unit.decode;
         *start = match *start {
             _ if unit.is_join => Start::Passed,
             Start::None => Start::Awaited(now),
@@ -341,7 +309,7 @@ impl Pipeline {
     /// Marks a unit's track as begun, if another process has written the unit. Returns whether it has.
     fn skip_if_written(&mut self, unit: &Unit<'_>) -> bool {
         let number = self.tracks.get(unit.track).map(|track| track.number);
-        let moved = self.timeline.moved(unit.decode.nanoseconds());
+        let moved = self.timeline.moved(unit.decode);
         let mut written = self.written.iter();
         let until = written.find(|(track, _)| Some(*track) == number);
         let is_written = until.is_some_and(|(_, until)| {

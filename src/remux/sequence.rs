@@ -45,7 +45,9 @@ pub(super) fn h264(nal: &[u8]) -> Option<Sequence> {
         chroma: 1,
         ..Sequence::default()
     };
-    let is_separate = HIGH_PROFILES.contains(&profile) && samples(&mut bits, &mut sequence)?;
+    if HIGH_PROFILES.contains(&profile) {
+        samples(&mut bits, &mut sequence)?;
+    }
     bits.golomb()?;
     let order = bits.golomb()?;
     match order {
@@ -61,11 +63,8 @@ pub(super) fn h264(nal: &[u8]) -> Option<Sequence> {
     let fields = 1 + u32::from(sequence.has_fields);
     bits.skip(1 + u32::from(sequence.has_fields))?;
     let high = high.checked_mul(fields)?;
-    let cropped = if is_separate { 0 } else { sequence.chroma };
-    let (of_width, of_height) = crop_units(cropped);
-    let crop = window(&mut bits)?;
-    sequence.width = size(wide.checked_mul(16)?, crop[0], crop[1], of_width)?;
-    sequence.height = size(high.checked_mul(16)?, crop[2], crop[3], of_height * fields)?;
+    let coded = (wide.checked_mul(16)?, high.checked_mul(16)?);
+    crop(&mut bits, &mut sequence, coded, fields)?;
     let is_intra_only = constraints & 0x10 != 0 && HIGH_PROFILES[..5].contains(&profile);
     let told = match bits.flag()? {
         true => usability(&mut bits),
@@ -79,17 +78,16 @@ pub(super) fn h264(nal: &[u8]) -> Option<Sequence> {
     Some(sequence)
 }
 
-/// Reads the description of the samples. Returns whether colours are coded separately.
-fn samples(bits: &mut Bits<'_>, sequence: &mut Sequence) -> Option<bool> {
+/// Reads the description of the samples.
+fn samples(bits: &mut Bits<'_>, sequence: &mut Sequence) -> Option<()> {
     sequence.chroma = chroma(bits)?;
-    let is_separate = sequence.chroma == 3 && bits.flag()?;
     sequence.luma_depth = depth(bits)?;
     sequence.chroma_depth = depth(bits)?;
     bits.skip(1)?;
     if bits.flag()? {
         scaling_lists(bits, if sequence.chroma == 3 { 12 } else { 8 })?;
     }
-    Some(is_separate)
+    Some(())
 }
 
 /// Reads a fixed order of pictures.
@@ -102,19 +100,32 @@ fn cycle(bits: &mut Bits<'_>) -> Option<()> {
 }
 
 fn chroma(bits: &mut Bits<'_>) -> Option<u8> {
-    u8::try_from(bits.golomb()?).ok().filter(|it| *it < 4)
+    let chroma = u8::try_from(bits.golomb()?).ok().filter(|it| *it < 4)?;
+    // Whether 4:4:4 is coded in separate planes.
+    bits.skip(u32::from(chroma == 3))?;
+    Some(chroma)
 }
 
 fn depth(bits: &mut Bits<'_>) -> Option<u8> {
     u8::try_from(bits.golomb()?).ok().filter(|it| *it <= 8)
 }
 
-fn crop_units(chroma: u8) -> (u32, u32) {
-    match chroma {
+/// Reads how much is cropped, and sets the visible size. A frame has one or two `fields`.
+fn crop(
+    bits: &mut Bits<'_>,
+    sequence: &mut Sequence,
+    (wide, high): (u32, u32),
+    fields: u32,
+) -> Option<()> {
+    let (of_width, of_height) = match sequence.chroma {
         1 => (2, 2),
         2 => (2, 1),
         _ => (1, 1),
-    }
+    };
+    let [left, right, top, bottom] = window(bits)?;
+    sequence.width = size(wide, left, right, of_width)?;
+    sequence.height = size(high, top, bottom, of_height * fields)?;
+    Some(())
 }
 
 /// Reads the four sides that are cropped, if any.
@@ -229,13 +240,8 @@ pub(super) fn h265(nal: &[u8]) -> Option<Sequence> {
     profile(&mut bits, more_layers)?;
     sequence.number = bits.golomb()?;
     sequence.chroma = chroma(&mut bits)?;
-    let is_separate = sequence.chroma == 3 && bits.flag()?;
-    let (wide, high) = (bits.golomb()?, bits.golomb()?);
-    let cropped = if is_separate { 0 } else { sequence.chroma };
-    let (of_width, of_height) = crop_units(cropped);
-    let crop = window(&mut bits)?;
-    sequence.width = size(wide, crop[0], crop[1], of_width)?;
-    sequence.height = size(high, crop[2], crop[3], of_height)?;
+    let coded = (bits.golomb()?, bits.golomb()?);
+    crop(&mut bits, &mut sequence, coded, 1)?;
     sequence.luma_depth = depth(&mut bits)?;
     sequence.chroma_depth = depth(&mut bits)?;
     bits.golomb()?;

@@ -4,7 +4,7 @@
 //! E-AC-3: ETSI TS 102 366, annexes E and F; Opus: RFC 7845 and the Opus in ISO BMFF draft.
 
 use super::bits::Bits;
-use super::medium::{Codec, Shape, Time};
+use super::medium::{Codec, Shape, nanoseconds};
 use crate::format::frames::{ADTS_RATES, Frame};
 
 /// Content of a frame's head.
@@ -249,12 +249,7 @@ impl Head {
         let Shape::Sound { rate, .. } = self.shape else {
             return None;
         };
-        Time::of(i64::from(self.samples), rate).map(Time::nanoseconds)
-    }
-
-    /// Returns the time after the frame.
-    pub fn after(&self, time: Time) -> Option<Time> {
-        Time::from_nanoseconds(time.nanoseconds() + self.lasts()?)
+        nanoseconds(i64::from(self.samples), rate)
     }
 }
 

@@ -4,7 +4,10 @@
 //! A clock that begins again, or jumps, continues where the stream has come to. All tracks move by
 //! the same amount, each when it reaches the jump.
 
-use super::medium::{MediaError, ReaderEvent, Result, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
+use super::medium::{
+    MediaError, ReaderEvent, Result, SECOND, Shape, Sink, TRACKS_MAX, Track, Unit, in_range,
+};
+
 /// Tracks and times of a source. See the module.
 #[derive(Default)]
 pub(super) struct TrackTimeline {
@@ -23,7 +26,7 @@ pub(super) struct TrackTimeline {
     /// Nanoseconds by which the newest clock is moved.
     pub shift: i64,
     /// Newest time on that clock.
-    newest: Option<Time>,
+    newest: Option<i64>,
 }
 
 #[derive(Clone, Copy)]
@@ -31,7 +34,7 @@ struct TrackClock {
     /// Nanoseconds by which its times are moved.
     shift: i64,
     /// Newest decode time that was passed on.
-    newest: Option<Time>,
+    newest: Option<i64>,
     /// Longest time from presentation to decoding of a unit, in nanoseconds. Decode times are moved
     /// back by it.
     ahead: i64,
@@ -39,14 +42,14 @@ struct TrackClock {
 
 /// Longest distance forwards. A longer one means that the source's clock was wrong, or is wrong
 /// now.
-const JUMP: i64 = 10 * Time::SECOND;
+const JUMP: i64 = 10 * SECOND;
 /// Longest distance backwards within one clock. The times of a track need not be in order.
-const BACK: i64 = Time::SECOND;
+const BACK: i64 = SECOND;
 /// Distance of the first time after a jump from the last one before.
-const SEAM: i64 = Time::SECOND / 25;
+const SEAM: i64 = SECOND / 25;
 /// Longest wait, in nanoseconds, for a picture at which decoding can begin. Earlier pictures are
 /// dropped. A source may never send such a picture.
-pub(super) const START_MAX: i64 = 20 * Time::SECOND;
+pub(super) const START_MAX: i64 = 20 * SECOND;
 /// Longest setup, with parameter sets.
 pub(super) const SETUP_BYTES_MAX: usize = 4096;
 /// Most cost of changes that units have not paid for, however many units came before.
@@ -167,34 +170,31 @@ impl TrackTimeline {
     }
 
     /// Returns the times of a unit in the order of [`super::medium`].
-    fn place(&mut self, unit: &Unit<'_>) -> Option<(Time, Time)> {
+    fn place(&mut self, unit: &Unit<'_>) -> Option<(i64, i64)> {
         let clock = self.clocks.get_mut(unit.track)?;
-        let (decode, present) = (unit.decode.nanoseconds(), unit.present.nanoseconds());
+        let (decode, present) = (unit.decode, unit.present);
         if (1..=BACK).contains(&decode.saturating_sub(present)) {
             clock.ahead = clock.ahead.max(decode - present);
         }
         let decode = decode.saturating_sub(clock.ahead);
-        let is_near = |moved: i64, newest: Option<Time>| {
-            newest.is_some_and(|newest| {
-                (-BACK..=JUMP).contains(&moved.saturating_sub(newest.nanoseconds()))
-            })
+        let is_near = |moved: i64, newest: Option<i64>| {
+            newest.is_some_and(|newest| (-BACK..=JUMP).contains(&moved.saturating_sub(newest)))
         };
         let fits = |shift: i64| {
             let moved = decode.saturating_add(shift);
             is_near(moved, clock.newest)
-                || (is_near(moved, self.newest) && clock.newest <= Time::from_nanoseconds(moved))
+                || (is_near(moved, self.newest) && clock.newest <= Some(moved))
         };
         if clock.newest.is_some() && !fits(clock.shift) {
             if !fits(self.shift) {
-                let newest = self.newest.map_or(0, Time::nanoseconds);
-                self.shift = newest.saturating_add(SEAM).saturating_sub(decode);
+                let seam = self.newest.unwrap_or(0).saturating_add(SEAM);
+                self.shift = seam.saturating_sub(decode);
             }
             clock.shift = self.shift;
         }
-        let moved = Time::from_nanoseconds(decode.saturating_add(clock.shift))?;
+        let moved = in_range(decode.saturating_add(clock.shift))?;
         let moved = clock.newest.map_or(moved, |newest| newest.max(moved));
-        let present = present.saturating_add(clock.shift);
-        let present = Time::from_nanoseconds(present.max(moved.nanoseconds()))?;
+        let present = in_range(present.saturating_add(clock.shift).max(moved))?;
         clock.newest = Some(moved);
         self.newest = self.newest.max(Some(moved));
         Some((moved, present))
@@ -210,7 +210,7 @@ mod tests {
     /// stream.
     #[test]
     fn pictures_shown_before_their_decode_time_keep_their_place() {
-        let ms = |time: i64| Time::from_nanoseconds(time * 1_000_000).expect("a time");
+        let ms = |time: i64| time * 1_000_000;
         let mut timeline = TrackTimeline::default();
         let shape = Shape::Pictures {
             width: 2,
@@ -242,7 +242,7 @@ mod tests {
             let mut handle = |event: ReaderEvent<'_>| {
                 if let ReaderEvent::Unit(unit) = event {
                     let times = [unit.decode, unit.present];
-                    last_tracks.push(times.map(|time| time.nanoseconds() / 1_000_000));
+                    last_tracks.push(times.map(|time| time / 1_000_000));
                 }
                 Ok(())
             };

@@ -16,9 +16,9 @@ pub struct FlvWriter {
 }
 
 impl FlvWriter {
-    /// Begins a tag: its type, the length of its body, and its time in milliseconds. `body`: the part of
-    /// the body that is known. The file's head comes in front of the first tag. Its
-    /// flags say what the metadata in the body announce: pictures, sound, or both if they say neither.
+    /// Begins a tag: its type, the length of its body, and its time in milliseconds. `body`: the part
+    /// of the body that is known. The file's head comes in front of the first tag. Its flags say what
+    /// the metadata in the body announce: pictures, sound, or both if they say neither.
     pub fn begin(&mut self, (kind, length, time): (u8, u32, u32), body: &[u8], out: &mut Vec<u8>) {
         if !std::mem::replace(&mut self.has_begun, true) {
             let has = |name: &[u8]| body.windows(name.len()).any(|there| there == name);

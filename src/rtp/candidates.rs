@@ -8,16 +8,24 @@
 //! full, the sender still gets a place, and its stream begins with the second packet.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::Hash;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::Packet;
 use crate::time::Instant;
 
+/// Sender of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sender {
+    /// Address that a token must name: the sender's, or the group that received the datagram.
+    pub named: SocketAddr,
+    /// Its address.
+    pub from: SocketAddr,
+}
+
 /// The first packets of senders, until their second packets arrive.
-#[derive(Debug)]
-pub struct Candidates<Sender> {
+#[derive(Debug, Default)]
+pub struct Candidates {
     places: HashMap<Sender, Candidate>,
     /// The sender of each serial, in order of age.
     order: BTreeMap<u64, Sender>,
@@ -26,12 +34,6 @@ pub struct Candidates<Sender> {
     serial_next: u64,
     /// Bytes of all datagrams.
     datagram_bytes: usize,
-}
-
-/// A sender, with what a token names: its address, or the group that it sends to.
-pub trait Named: Copy + Eq + Hash {
-    /// Returns that address.
-    fn name(&self) -> SocketAddr;
 }
 
 #[derive(Debug)]
@@ -53,19 +55,7 @@ const PLACES_OF_NAME_MAX: usize = 16;
 /// Most bytes of the first datagrams that are kept, of all senders together.
 const DATAGRAM_BYTES_MAX: usize = 256 * 1024;
 
-impl<Sender> Default for Candidates<Sender> {
-    fn default() -> Candidates<Sender> {
-        Candidates {
-            places: HashMap::new(),
-            order: BTreeMap::new(),
-            by_name: BTreeSet::new(),
-            serial_next: 0,
-            datagram_bytes: 0,
-        }
-    }
-}
-
-impl<Sender: Named> Candidates<Sender> {
+impl Candidates {
     /// Handles a packet. If it follows the sender's first packet, returns that packet, which is
     /// empty if there was no space. Otherwise the packet becomes the first one.
     pub fn take(
@@ -99,7 +89,7 @@ impl<Sender: Named> Candidates<Sender> {
         let serial = self.serial_next;
         self.serial_next += 1;
         self.order.insert(serial, from);
-        self.by_name.insert((from.name(), serial));
+        self.by_name.insert((from.named, serial));
         let candidate = Candidate {
             next,
             datagram: datagram.into(),
@@ -120,14 +110,14 @@ impl<Sender: Named> Candidates<Sender> {
     fn remove(&mut self, from: Sender) -> Option<Candidate> {
         let candidate = self.places.remove(&from)?;
         self.order.remove(&candidate.serial);
-        self.by_name.remove(&(from.name(), candidate.serial));
+        self.by_name.remove(&(from.named, candidate.serial));
         self.datagram_bytes -= candidate.datagram.len();
         Some(candidate)
     }
 
     /// Returns the serials of the senders with this sender's name, the oldest first.
     fn serials_of(&self, from: Sender) -> impl Iterator<Item = u64> {
-        let name = from.name();
+        let name = from.named;
         let its = self.by_name.range((name, 0)..=(name, u64::MAX));
         its.map(|(_, serial)| *serial)
     }
@@ -165,15 +155,6 @@ impl<Sender: Named> Candidates<Sender> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::SocketAddr;
-
-    type Sender = (SocketAddr, SocketAddr);
-
-    impl Named for Sender {
-        fn name(&self) -> SocketAddr {
-            self.0
-        }
-    }
 
     fn at(milliseconds: u64) -> Instant {
         Instant::after_start(Duration::from_millis(milliseconds))
@@ -182,11 +163,11 @@ mod tests {
     fn from(number: usize) -> Sender {
         let [.., high, low] = number.to_be_bytes();
         let from = SocketAddr::from(([10, 0, high, low], 5004));
-        (from, from)
+        Sender { named: from, from }
     }
 
     fn take(
-        candidates: &mut Candidates<Sender>,
+        candidates: &mut Candidates,
         number: usize,
         sequence_number: u16,
         payload_bytes: usize,
@@ -203,13 +184,14 @@ mod tests {
     #[test]
     fn the_senders_to_one_group_have_few_places() {
         let mut candidates = Candidates::default();
-        let group = from(1).0;
+        let named = from(1).named;
         assert_eq!(take(&mut candidates, 2, 1, 100, at(0)), None);
         let header = Packet::header(33, 1, 0, 7);
         let datagram = [&header[..], &[1; 60_000]].concat();
         let packet = Packet::parse(&datagram).expect("good RTP");
         for number in 10..5_000 {
-            let sender = (group, from(number).1);
+            let Sender { from, .. } = from(number);
+            let sender = Sender { named, from };
             let first = candidates.take(sender, &packet, &datagram, at(1));
             assert_eq!(first, None);
             assert!(candidates.places.len() <= 1 + PLACES_OF_NAME_MAX);

@@ -14,7 +14,7 @@ mod reorder;
 mod sequence;
 
 pub use bare::Bare;
-pub use candidates::{Candidates, Named};
+pub use candidates::{Candidates, Sender};
 pub use fec::{Fec, Side};
 pub use pacing::Pacing;
 pub use packet::{Control, Packet, is_control};

@@ -67,10 +67,13 @@ impl Reorder {
             self.next = Some(next.wrapping_add(1));
             return Some(payload);
         }
-        match self.place_of(number) {
+        match self
+            .early
+            .binary_search_by_key(&number, |early| early.number)
+        {
             // It counts as lost when its turn has come.
-            Some(_) if number >= next && self.is_full() => {}
-            Some(place) if number >= next => {
+            Err(_) if number >= next && self.is_full() => {}
+            Err(place) if number >= next => {
                 self.gap_since.get_or_insert(now);
                 self.early_bytes += payload.len();
                 let early = Early {
@@ -80,15 +83,10 @@ impl Reorder {
                 };
                 self.early.insert(place, early);
             }
-            Some(_) | None => self.disorder.late = self.disorder.late.saturating_add(1),
+            // It is there already, or its turn is over.
+            Ok(_) | Err(_) => self.disorder.late = self.disorder.late.saturating_add(1),
         }
         None
-    }
-
-    /// Returns the place of a packet among the early ones; `None` if it is there already.
-    fn place_of(&self, number: u64) -> Option<usize> {
-        let number_of = |early: &Early| early.number;
-        self.early.binary_search_by_key(&number, number_of).err()
     }
 
     /// Returns the next payload in order. Gives a gap up if it is too old, or if too much waits.

@@ -38,44 +38,40 @@ impl Bound {
     /// Takes the listeners that the service manager had opened.
     pub fn passed(&mut self) -> Vec<TcpListener> {
         let next = || self.take(|place| matches!(place, Place::Passed(_)));
-        std::iter::from_fn(next).map(TcpListener::from).collect()
+        std::iter::from_fn(next).collect()
     }
 
     /// Takes the listener that was bound here.
     pub fn tcp(&mut self, bind: &Bind) -> Option<TcpListener> {
         self.take(|place| matches!(place, Place::Tcp(bound) if is_bound(bind, *bound)))
-            .map(TcpListener::from)
     }
 
     /// Takes the listener of this path.
     pub fn unix(&mut self, path: &Path) -> Option<UnixListener> {
         self.take(|place| matches!(place, Place::Unix(other) if other == path))
-            .map(UnixListener::from)
     }
 
     /// Takes the listener of the next hand-over.
     pub fn handover(&mut self) -> Option<UnixListener> {
         self.take(|place| *place == Place::Handover)
-            .map(UnixListener::from)
     }
 
     /// Takes the RTP socket, if it was bound here, and that for RTCP.
     pub fn rtp(&mut self, bind: &Bind) -> Option<(UdpSocket, Option<UdpSocket>)> {
-        let rtp = UdpSocket::from(self.take(|place| *place == Place::Rtp)?);
+        let rtp: UdpSocket = self.take(|place| *place == Place::Rtp)?;
         let is_it = rtp.local_addr().is_ok_and(|bound| is_bound(bind, bound));
         let rtcp = self.take(|place| is_it && *place == Place::Rtcp);
-        is_it.then(|| (rtp, rtcp.map(UdpSocket::from)))
+        is_it.then_some((rtp, rtcp))
     }
 
     /// Takes the socket of a group.
     pub fn group(&mut self, join: &Join) -> Option<UdpSocket> {
         self.take(|place| matches!(place, Place::Group(other) if *other == join.to_string()))
-            .map(UdpSocket::from)
     }
 
-    fn take(&mut self, is_it: impl Fn(&Place) -> bool) -> Option<OwnedFd> {
+    fn take<Socket: From<OwnedFd>>(&mut self, is_it: impl Fn(&Place) -> bool) -> Option<Socket> {
         let index = self.0.iter().position(|(place, _)| is_it(place))?;
-        Some(self.0.remove(index).1)
+        Some(self.0.remove(index).1.into())
     }
 }
 

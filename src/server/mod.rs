@@ -237,8 +237,8 @@ impl Server {
     }
 
     fn signalled(&mut self, now: Instant) {
-        while let Some(wish) = self.signals.next() {
-            match wish {
+        while let Some(action) = self.signals.next() {
+            match action {
                 SignalAction::End if self.ends_at.is_some() => self.ends_at = Some(now),
                 SignalAction::End => self.begin_to_end(now),
                 SignalAction::ReopenLog => {

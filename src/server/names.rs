@@ -35,8 +35,6 @@ pub(super) struct LookUps {
     /// Calls without an answer. The first one gets the next thread.
     calls: VecDeque<Call>,
     results: Receiver<LookUpResult>,
-    /// Memory of all calls; at most [`HELD_BYTES_MAX`].
-    held_bytes: usize,
 }
 
 struct Thread {
@@ -58,6 +56,7 @@ struct Call {
     missing: usize,
     /// Number of threads that resolve its names.
     threads: usize,
+    /// Its memory; that of all calls is at most [`HELD_BYTES_MAX`].
     held_bytes: usize,
 }
 
@@ -100,7 +99,6 @@ impl LookUps {
             threads,
             calls: VecDeque::new(),
             results,
-            held_bytes: 0,
         })
     }
 
@@ -110,10 +108,9 @@ impl LookUps {
         let texts = names.iter().map(|(name, _)| name.capacity());
         let each = size_of::<Name>() + size_of::<Option<Addresses>>();
         let held_bytes = texts.sum::<usize>() + names.capacity() * each;
-        if self.calls.len() >= CALLS_MAX || self.held_bytes + held_bytes > HELD_BYTES_MAX {
+        if self.calls.len() >= CALLS_MAX || self.held_bytes() + held_bytes > HELD_BYTES_MAX {
             return false;
         }
-        self.held_bytes += held_bytes;
         let answers: Vec<_> = names.iter().map(|_| None).collect();
         names.reverse();
         self.calls.push_front(Call {
@@ -127,6 +124,11 @@ impl LookUps {
         });
         self.hand_out();
         true
+    }
+
+    /// Returns the memory of all calls.
+    fn held_bytes(&self) -> usize {
+        self.calls.iter().map(|call| call.held_bytes).sum()
     }
 
     /// Passes names to threads, while a call may have one.
@@ -168,7 +170,6 @@ impl LookUps {
         let is_done = |call: &Call| call.missing == 0 || call.until <= now;
         let index = self.calls.iter().position(is_done)?;
         let call = self.calls.remove(index)?;
-        self.held_bytes -= call.held_bytes;
         let late = || Err(format!("no answer within {} s", RESOLVE_TIME.as_secs()));
         let answers = call.answers.into_iter();
         let answers = answers.map(|answer| answer.unwrap_or_else(late)).collect();
@@ -185,9 +186,7 @@ impl LookUps {
             call.threads -= 1;
             if let Some(answer) = call.answers.get_mut(found.name) {
                 let addresses = found.addresses.as_ref().map_or(0, Vec::capacity);
-                let bytes = addresses * size_of::<SocketAddr>();
-                call.held_bytes += bytes;
-                self.held_bytes += bytes;
+                call.held_bytes += addresses * size_of::<SocketAddr>();
                 call.missing -= 1;
                 *answer = Some(found.addresses);
             }
@@ -318,7 +317,7 @@ mod tests {
         assert_eq!((job_id, answers.len()), (1, 256));
         assert_eq!(answers[3], Err("no such name".to_owned()));
         assert!(answers.iter().filter(|answer| **answer == good()).count() == 255);
-        assert_eq!(stage.look_ups.held_bytes, 0);
+        assert_eq!(stage.look_ups.held_bytes(), 0);
         assert_eq!(stage.look_ups.next_deadline(), None);
     }
 
@@ -351,7 +350,7 @@ mod tests {
                     .all(|answer| answer == &Err(late.to_owned()))
             );
         }
-        assert_eq!(stage.look_ups.held_bytes, 0);
+        assert_eq!(stage.look_ups.held_bytes(), 0);
         assert!(stage.look_ups.threads.len() <= THREADS_MAX);
         // Their threads still hang.
         assert!(stage.ask(20, &["good"]));
@@ -368,9 +367,9 @@ mod tests {
         let names = vec![long.as_str(); 256];
         let asked = (0..1000).take_while(|job_id| stage.ask(*job_id, &names));
         assert!((8..CALLS_MAX).contains(&asked.count()));
-        assert!(stage.look_ups.held_bytes <= HELD_BYTES_MAX);
+        assert!(stage.look_ups.held_bytes() <= HELD_BYTES_MAX);
         stage.now = Instant::START + RESOLVE_TIME;
         while stage.look_ups.next_result(stage.now).is_some() {}
-        assert_eq!(stage.look_ups.held_bytes, 0);
+        assert_eq!(stage.look_ups.held_bytes(), 0);
     }
 }

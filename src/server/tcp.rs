@@ -231,6 +231,12 @@ impl Sockets {
             .filter(|socket| socket.id == id)
     }
 
+    /// Removes and returns the socket of a connection, if it is there.
+    fn take(&mut self, id: ConnectionId) -> Option<Socket> {
+        let place = self.places.get_mut(id.index())?;
+        place.take_if(|socket| socket.id == id)
+    }
+
     /// Returns the number of open sockets.
     pub fn len(&self) -> usize {
         self.places.iter().flatten().count()
@@ -244,16 +250,14 @@ impl Sockets {
     /// Closes some queued sockets; the kernel then forgets their registration. Returns whether any
     /// was closed.
     pub fn close_some(&mut self) -> bool {
-        let count = self.to_close.len().min(CLOSES_PER_TURN_MAX);
-        for id in self.to_close.drain(..count) {
-            let place = self.places.get_mut(id.index());
-            if let Some(place) = place
-                && place.as_ref().is_some_and(|socket| socket.id == id)
-            {
-                *place = None;
-            }
+        let mut closed = 0;
+        while closed < CLOSES_PER_TURN_MAX
+            && let Some(id) = self.to_close.pop_front()
+        {
+            drop(self.take(id));
+            closed += 1;
         }
-        count > 0
+        closed > 0
     }
 
     /// Returns whether sockets are queued to be closed.

@@ -2,7 +2,7 @@
 //! cut, and always are what the medium says of them.
 
 use tollgate::format::Format;
-use tollgate::remux::{Codec, MediaError, Reader, ReaderEvent, TRACKS_MAX, Time, Track};
+use tollgate::remux::{Codec, MediaError, Reader, ReaderEvent, TRACKS_MAX, Track};
 
 /// What a reader has said, kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,8 +10,8 @@ pub enum Said {
     Tracks(Vec<Track>),
     Unit {
         track: usize,
-        decode: Time,
-        present: Time,
+        decode: i64,
+        present: i64,
         is_join: bool,
         bytes: Vec<u8>,
     },

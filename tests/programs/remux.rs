@@ -31,7 +31,7 @@ fn read(file: &[u8], format: Format) -> Vec<(Track, Vec<Row>)> {
                 rows.resize(tracks.len().max(rows.len()), Vec::new());
             }
             ReaderEvent::Unit(unit) => {
-                let seconds = |time: tollgate::remux::Time| time.nanoseconds() as f64 / 1e9;
+                let seconds = |time: i64| time as f64 / 1e9;
                 let row = (
                     seconds(unit.decode),
                     seconds(unit.present),

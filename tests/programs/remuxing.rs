@@ -7,7 +7,7 @@ use super::spliced::spliced;
 use super::support::corpus;
 use super::tools::*;
 use tollgate::format::Format;
-use tollgate::remux::{Codec, Reader, ReaderEvent, Remuxer, Target, Time, Track};
+use tollgate::remux::{Codec, Reader, ReaderEvent, Remuxer, Target, Track};
 
 /// Each file and its container.
 const FILES: &[(&str, Format)] = &[
@@ -222,8 +222,8 @@ fn own_samples(path: &Path) -> Vec<Vec<String>> {
                     _ => format!("mp4a.40.{}", setup[0] >> 3),
                 };
                 let clock = track.clock;
-                let ticks = |time: Time| {
-                    let doubled = 2 * i128::from(time.nanoseconds()) * i128::from(clock);
+                let ticks = |time: i64| {
+                    let doubled = 2 * i128::from(time) * i128::from(clock);
                     (doubled + 1_000_000_000).div_euclid(2_000_000_000)
                 };
                 samples[unit.track].push(format!(

@@ -1,14 +1,6 @@
-use super::super::tests::{Scanned, scan_in};
+use super::super::tests::{Scanned, flv_tag as tag, scan_in};
 use super::super::window::Window;
 use super::*;
-
-/// A tag, with the size after it.
-fn tag(kind: u8, milliseconds: u32, body: &[u8]) -> Vec<u8> {
-    let [_, size @ ..] = (body.len() as u32).to_be_bytes();
-    let [high, time @ ..] = milliseconds.to_be_bytes();
-    let whole = (body.len() as u32 + 11).to_be_bytes();
-    [&[kind], &size[..], &time, &[high, 0, 0, 0], body, &whole].concat()
-}
 
 /// A head that promises tracks: 1 for pictures, 4 for sound.
 fn head(flags: u8) -> Vec<u8> {

@@ -1,16 +1,6 @@
-use super::super::tests::{Scanned, scan_in};
+use super::super::tests::{Scanned, mp4_box, scan_in};
 use super::super::window::Window;
 use super::*;
-
-/// A box with this content.
-fn part(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
-    [
-        &(content.len() as u32 + 8).to_be_bytes(),
-        &kind[..],
-        content,
-    ]
-    .concat()
-}
 
 /// Numbers of 32 bits.
 fn words(numbers: &[u32]) -> Vec<u8> {
@@ -22,28 +12,28 @@ fn words(numbers: &[u32]) -> Vec<u8> {
 
 /// A track of this kind with this clock.
 fn track(id: u32, kind: &[u8; 4], ticks_per_second: u32) -> Vec<u8> {
-    let tkhd = part(b"tkhd", &words(&[7, 1, 1, id, 9, 9]));
-    let mdhd = part(b"mdhd", &words(&[0, 1, 1, ticks_per_second, 9]));
-    let hdlr = part(
+    let tkhd = mp4_box(b"tkhd", &words(&[7, 1, 1, id, 9, 9]));
+    let mdhd = mp4_box(b"mdhd", &words(&[0, 1, 1, ticks_per_second, 9]));
+    let hdlr = mp4_box(
         b"hdlr",
         &[&words(&[0, 0]), &kind[..], &words(&[0, 0, 0])].concat(),
     );
-    part(
+    mp4_box(
         b"trak",
-        &[tkhd, part(b"mdia", &[mdhd, hdlr].concat())].concat(),
+        &[tkhd, mp4_box(b"mdia", &[mdhd, hdlr].concat())].concat(),
     )
 }
 
 /// Defaults of a track's samples.
 fn trex(id: u32, flags: u32) -> Vec<u8> {
-    part(b"trex", &words(&[0, id, 1, 0, 0, flags]))
+    mp4_box(b"trex", &words(&[0, id, 1, 0, 0, flags]))
 }
 
 fn moov(tracks: &[Vec<u8>], extends: &[Vec<u8>]) -> Vec<u8> {
-    let mvex = part(b"mvex", &extends.concat());
-    part(
+    let mvex = mp4_box(b"mvex", &extends.concat());
+    mp4_box(
         b"moov",
-        &[&part(b"mvhd", &[0; 20]), &tracks.concat(), &mvex[..]].concat(),
+        &[&mp4_box(b"mvhd", &[0; 20]), &tracks.concat(), &mvex[..]].concat(),
     )
 }
 
@@ -55,26 +45,29 @@ const VIDEO: u32 = 2;
 fn header() -> Vec<u8> {
     let tracks = [track(SOUND, b"soun", 48_000), track(VIDEO, b"vide", 1_000)];
     let extends = [trex(SOUND, SYNC), trex(VIDEO, NOT_SYNC)];
-    [part(b"ftyp", b"isom"), moov(&tracks, &extends)].concat()
+    [mp4_box(b"ftyp", b"isom"), moov(&tracks, &extends)].concat()
 }
 
 /// A track's part of a fragment: the numbers of its header and of its run.
 fn traf(tfhd: &[u32], time: Option<u32>, trun: &[u32]) -> Vec<u8> {
-    let time = time.map(|time| part(b"tfdt", &words(&[0, time])));
+    let time = time.map(|time| mp4_box(b"tfdt", &words(&[0, time])));
     let time = time.unwrap_or_default();
-    part(
+    mp4_box(
         b"traf",
         &[
-            part(b"tfhd", &words(tfhd)),
+            mp4_box(b"tfhd", &words(tfhd)),
             time,
-            part(b"trun", &words(trun)),
+            mp4_box(b"trun", &words(trun)),
         ]
         .concat(),
     )
 }
 
 fn moof(parts: &[Vec<u8>]) -> Vec<u8> {
-    part(b"moof", &[part(b"mfhd", &[0; 8]), parts.concat()].concat())
+    mp4_box(
+        b"moof",
+        &[mp4_box(b"mfhd", &[0; 8]), parts.concat()].concat(),
+    )
 }
 
 /// A fragment whose first sample of video is a sync sample, or is not.
@@ -82,7 +75,7 @@ fn fragment(is_sync: bool) -> Vec<u8> {
     let flags = if is_sync { SYNC } else { NOT_SYNC };
     [
         moof(&[traf(&[0, VIDEO], Some(3_000), &[4, 1, flags])]),
-        part(b"mdat", &[0xdd; 30]),
+        mp4_box(b"mdat", &[0xdd; 30]),
     ]
     .concat()
 }
@@ -163,9 +156,9 @@ fn a_box_head_has_a_type_and_a_length() {
 #[test]
 fn boxes_are_returned_while_they_are_whole() {
     let bytes = [
-        part(b"free", &[]),
-        part(b"tkhd", &[1, 2, 3]),
-        part(b"mdia", &[4]),
+        mp4_box(b"free", &[]),
+        mp4_box(b"tkhd", &[1, 2, 3]),
+        mp4_box(b"mdia", &[4]),
     ]
     .concat();
     let all = [
@@ -293,13 +286,13 @@ fn a_fragment_whose_first_sample_is_a_sync_sample_is_a_join() {
     assert_eq!(both(&[0, SOUND], &[0, VIDEO]), [join(0)]);
     assert_eq!(both(&[1, SOUND, 0, 0], &[0, VIDEO]), []);
     // A part without a header may count from anywhere.
-    let bare = moof(&[part(b"traf", &[]), traf(&[0, VIDEO], None, &[4, 1, yes])]);
+    let bare = moof(&[mp4_box(b"traf", &[]), traf(&[0, VIDEO], None, &[4, 1, yes])]);
     assert_eq!(behind_header(&bare), []);
     // Where sync samples are the default.
     let usual = moov(&[track(VIDEO, b"vide", 1_000)], &[trex(VIDEO, SYNC)]);
     for (tfhd, joins) in [(&[0, VIDEO][..], 1), (&[0x20, VIDEO, NOT_SYNC], 0)] {
         let moof = moof(&[traf(tfhd, None, &[0, 1])]);
-        let (findings, _) = scan(&[part(b"ftyp", b"isom"), usual.clone(), moof].concat());
+        let (findings, _) = scan(&[mp4_box(b"ftyp", b"isom"), usual.clone(), moof].concat());
         let found = findings
             .iter()
             .filter(|(found, _)| matches!(found, Finding::Join(_)));
@@ -330,13 +323,13 @@ fn the_deciding_track_gives_the_time_of_a_fragment() {
     let sound = |time| traf(&[0, SOUND], time, &[0, 1]);
     let video = |time| traf(&[0, VIDEO], time, &[0, 1]);
     let long = |high, low| {
-        let tfdt = part(b"tfdt", &words(&[0x0100_0000, high, low]));
-        let tfhd = part(b"tfhd", &words(&[0, VIDEO]));
-        part(b"traf", &[tfhd, tfdt].concat())
+        let tfdt = mp4_box(b"tfdt", &words(&[0x0100_0000, high, low]));
+        let tfhd = mp4_box(b"tfhd", &words(&[0, VIDEO]));
+        mp4_box(b"traf", &[tfhd, tfdt].concat())
     };
-    let cut = part(
+    let cut = mp4_box(
         b"traf",
-        &[part(b"tfhd", &words(&[0, VIDEO])), part(b"tfdt", &[])].concat(),
+        &[mp4_box(b"tfhd", &words(&[0, VIDEO])), mp4_box(b"tfdt", &[])].concat(),
     );
     for (parts, told) in [
         (vec![video(Some(2_000))], Some(180_000)),
@@ -365,10 +358,10 @@ fn a_fragment_lasts_as_long_as_the_samples_of_the_track_that_decides() {
     let video = |tfhd: &[u32], trun: &[u32]| traf(tfhd, Some(0), trun);
     let plain = [0, VIDEO];
     let twice = {
-        let run = |ticks| part(b"trun", &words(&[0x100, 1, ticks]));
-        let tfhd = part(b"tfhd", &words(&plain));
-        let tfdt = part(b"tfdt", &words(&[0, 0]));
-        part(b"traf", &[tfhd, tfdt, run(40), run(2)].concat())
+        let run = |ticks| mp4_box(b"trun", &words(&[0x100, 1, ticks]));
+        let tfhd = mp4_box(b"tfhd", &words(&plain));
+        let tfdt = mp4_box(b"tfdt", &words(&[0, 0]));
+        mp4_box(b"traf", &[tfhd, tfdt, run(40), run(2)].concat())
     };
     for (parts, lasts) in [
         // A duration for each sample, alone and beside its other fields.
@@ -412,10 +405,10 @@ fn a_fragment_lasts_as_long_as_the_samples_of_the_track_that_decides() {
 
 #[test]
 fn boxes_in_front_of_a_fragment_belong_to_it() {
-    let (other, whole) = (part(b"free", &[1; 9]), fragment(true));
+    let (other, whole) = (mp4_box(b"free", &[1; 9]), fragment(true));
     let found = |at: usize| vec![time(at, 270_000), join(at)];
     for kind in [b"styp", b"prft", b"emsg", b"sidx"] {
-        let front = part(kind, &[2; 12]);
+        let front = mp4_box(kind, &[2; 12]);
         assert_eq!(behind_header(&[&front[..], &whole].concat()), found(0));
         let two = [&other[..], &front, &front, &whole].concat();
         assert_eq!(behind_header(&two), found(other.len()));
@@ -437,7 +430,7 @@ fn units_stand_4096_bytes_apart() {
     let fragment = moof(&[]);
     let from = header().len();
     for (between, second) in [(4_095, false), (4_096, true)] {
-        let data = part(b"mdat", &vec![0; between - fragment.len() - 8]);
+        let data = mp4_box(b"mdat", &vec![0; between - fragment.len() - 8]);
         let (findings, _) = scan(&[header(), fragment.clone(), data, fragment.clone()].concat());
         let units = findings.iter().filter_map(|(finding, _)| match finding {
             Finding::Unit(start) => Some(start.offset as usize - from),
@@ -475,12 +468,12 @@ fn another_moov_makes_another_header() {
         assert_eq!(units.count(), 2);
     }
     // Between another `ftyp` and its `moov` nothing is a fragment.
-    let (findings, result) = scan(&[header(), part(b"ftyp", b"isom"), moof(&[])].concat());
+    let (findings, result) = scan(&[header(), mp4_box(b"ftyp", b"isom"), moof(&[])].concat());
     assert_eq!((findings.len(), result), (2, Ok(())));
-    let begun = [header(), part(b"ftyp", b"isom"), part(b"mdat", &[])].concat();
+    let begun = [header(), mp4_box(b"ftyp", b"isom"), mp4_box(b"mdat", &[])].concat();
     assert_eq!(scan(&begun).1, Err(Unsupported));
     // In front of the first `moov` there is no fragment to continue.
-    let front = [header(), part(b"styp", &[]), header(), one].concat();
+    let front = [header(), mp4_box(b"styp", &[]), header(), one].concat();
     let (findings, _) = scan(&front);
     let last = (2 * header().len() + 8) as u64;
     assert!(findings.contains(&(Finding::Join(Start::at(last)), None)));
@@ -488,11 +481,11 @@ fn another_moov_makes_another_header() {
 
 #[test]
 fn the_first_video_decides_or_else_the_first_track() {
-    let mdia = |boxes: &[Vec<u8>]| part(b"mdia", &boxes.concat());
-    let hdlr = part(b"hdlr", &[&words(&[0, 0]), &b"vide"[..]].concat());
-    let tkhd = |id| part(b"tkhd", &words(&[0, 1, 1, id]));
-    let cut_hdlr = part(b"hdlr", &words(&[0, 0]));
-    let without = |boxes: &[Vec<u8>]| part(b"trak", &boxes.concat());
+    let mdia = |boxes: &[Vec<u8>]| mp4_box(b"mdia", &boxes.concat());
+    let hdlr = mp4_box(b"hdlr", &[&words(&[0, 0]), &b"vide"[..]].concat());
+    let tkhd = |id| mp4_box(b"tkhd", &words(&[0, 1, 1, id]));
+    let cut_hdlr = mp4_box(b"hdlr", &words(&[0, 0]));
+    let without = |boxes: &[Vec<u8>]| mp4_box(b"trak", &boxes.concat());
     let read = |tracks: &[Vec<u8>], extends: &[Vec<u8>]| {
         let moov = moov(tracks, extends).split_off(8);
         let tracks = Tracks::read(&moov).expect("an mvex");
@@ -515,7 +508,7 @@ fn the_first_video_decides_or_else_the_first_track() {
         ),
         (
             vec![video.clone()],
-            &[part(b"trex", &[]), trex(6, 3)],
+            &[mp4_box(b"trex", &[]), trex(6, 3)],
             (Some(6), Some(3), Some((6, 90))),
         ),
         // A track that is cut off does not count. Without a clock there is no time.
@@ -525,7 +518,7 @@ fn the_first_video_decides_or_else_the_first_track() {
                 without(&[tkhd(1), mdia(&[])]),
                 without(&[tkhd(1), mdia(&[cut_hdlr])]),
                 without(&[mdia(std::slice::from_ref(&hdlr))]),
-                without(&[part(b"tkhd", &[]), mdia(std::slice::from_ref(&hdlr))]),
+                without(&[mp4_box(b"tkhd", &[]), mdia(std::slice::from_ref(&hdlr))]),
                 without(&[tkhd(8), mdia(std::slice::from_ref(&hdlr))]),
             ],
             &usual,
@@ -536,13 +529,13 @@ fn the_first_video_decides_or_else_the_first_track() {
     }
     // A plain file never has fragments.
     let plain = [
-        part(b"ftyp", b"isom"),
-        part(b"moov", &track(6, b"vide", 90)),
+        mp4_box(b"ftyp", b"isom"),
+        mp4_box(b"moov", &track(6, b"vide", 90)),
     ]
     .concat();
     assert_eq!(scan(&plain), (vec![], Err(Unsupported)));
     // Without video each fragment is a join.
-    let sound = [part(b"ftyp", b"isom"), moov(&[sound], &[]), moof(&[])].concat();
+    let sound = [mp4_box(b"ftyp", b"isom"), moov(&[sound], &[]), moof(&[])].concat();
     let (findings, _) = scan(&sound);
     assert!(matches!(findings.last(), Some((Finding::Join(_), _))));
 }
@@ -555,21 +548,21 @@ fn long_boxes_and_boxes_out_of_order_are_given_up() {
     let behind = |bytes: Vec<u8>| scan(&[header(), bytes].concat()).1;
     let most = 256 * 1024;
     // A fragment, and a whole header.
-    let padded = |length: usize| moof(&[part(b"free", &vec![0; length - 32])]);
+    let padded = |length: usize| moof(&[mp4_box(b"free", &vec![0; length - 32])]);
     assert_eq!(behind(padded(most)), Ok(()));
     assert_eq!(behind(padded(most + 1)), Err(Unsupported));
     assert_eq!(behind(large(b"moof", most as u64)), Ok(()));
     assert_eq!(behind(large(b"moof", most as u64 + 1)), Err(Unsupported));
-    let free = |length: usize| part(b"free", &vec![0; length - 8]);
+    let free = |length: usize| mp4_box(b"free", &vec![0; length - 8]);
     let whole = |length: usize| [free(length - header().len()), header()].concat();
     assert_eq!(in_front(whole(most)), Ok(()));
     assert_eq!(in_front(whole(most + 1)), Err(Unsupported));
     // Media in front of a header, and a box longer than any stream.
     assert_eq!(
-        in_front([part(b"ftyp", b"isom"), part(b"mdat", &[])].concat()),
+        in_front([mp4_box(b"ftyp", b"isom"), mp4_box(b"mdat", &[])].concat()),
         Err(Unsupported)
     );
-    assert_eq!(behind(part(b"mdat", &[])), Ok(()));
+    assert_eq!(behind(mp4_box(b"mdat", &[])), Ok(()));
     let from = header().len() as u64;
     assert_eq!(behind(large(b"mdat", u64::MAX - from)), Ok(()));
     assert_eq!(

@@ -18,6 +18,8 @@ mod tables;
 
 pub(super) use aligner::PROOF_BYTES_MAX;
 pub use aligner::{Aligner, Shape};
+#[cfg(any(feature = "hold", feature = "remux"))]
+pub(crate) use packet::packet_head;
 pub use packet::{PACKET_BYTES, Packet, SYNC_BYTE};
 #[cfg(feature = "remux")]
 pub(crate) use psi::checksum;

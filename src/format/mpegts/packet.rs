@@ -5,6 +5,13 @@ pub const PACKET_BYTES: usize = 188;
 /// First byte of each packet.
 pub const SYNC_BYTE: u8 = 0x47;
 
+/// Returns the head of a packet. `control` has the bits of its adaptation field and payload, and its
+/// counter.
+pub(crate) fn packet_head(pid: u16, begins_unit: bool, control: u8) -> [u8; 4] {
+    let [high, low] = pid.to_be_bytes();
+    [SYNC_BYTE, u8::from(begins_unit) << 6 | high, low, control]
+}
+
 /// One packet. Its first byte is the sync byte.
 #[derive(Clone, Copy)]
 pub struct Packet<'a> {

@@ -3,7 +3,7 @@
 //!
 //! When the sets exceed [`SETS_BYTES_MAX`], all are dropped, and collecting starts again.
 
-use super::packet::{PACKET_BYTES, SYNC_BYTE};
+use super::packet::{PACKET_BYTES, packet_head};
 
 /// Newest parameter sets. See the module.
 #[derive(Debug, Default)]
@@ -119,12 +119,10 @@ impl Sets {
             pes.extend_from_slice(&START_CODE);
             pes.extend_from_slice(&set.nal);
         }
-        let [high, low] = pid.to_be_bytes();
         let mut packets = Vec::new();
         for (index, payload) in pes.chunks(PACKET_BYTES - 4).enumerate() {
             packets.extend_from_slice(before);
-            let begins = u8::from(index == 0) << 6;
-            packets.extend([SYNC_BYTE, begins | high, low, 0x10 | index as u8 & 0x0f]);
+            packets.extend(packet_head(pid, index == 0, 0x10 | index as u8 & 0x0f));
             if let Some(stuffing) = (PACKET_BYTES - 5).checked_sub(payload.len()) {
                 // An adaptation field of this length: flags and stuffing.
                 let head = packets.len() - 1;

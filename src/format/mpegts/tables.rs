@@ -63,11 +63,14 @@ const HELD_BYTES_MAX: usize = 128 * 1024;
 impl Tables {
     /// Passes the packets of each table to `part`. There are none if the tables name no stream.
     pub(super) fn each(&self, part: &mut dyn FnMut(&[u8])) {
+        let tables = self.in_force().filter(|_| !self.streams.is_empty());
+        tables.for_each(|table| part(&table.packets));
+    }
+
+    /// Returns the PAT, and the map of each program that it names.
+    fn in_force(&self) -> impl Iterator<Item = &Table> {
         let maps = self.programs[..self.named].iter();
-        let tables = std::iter::once(&self.pat).chain(maps.map(|program| &program.pmt));
-        tables
-            .filter(|_| !self.streams.is_empty())
-            .for_each(|table| part(&table.packets));
+        std::iter::once(&self.pat).chain(maps.map(|program| &program.pmt))
     }
 
     /// Returns whether packets of this PID carry tables.
@@ -113,14 +116,12 @@ impl Tables {
 
     /// Returns the packets of each table, for sending them again before the stream's next packet.
     pub fn repetition(&self) -> Repetition {
-        let maps = self.programs[..self.named].iter();
-        let tables = std::iter::once(&self.pat).chain(maps.map(|program| &program.pmt));
         let mut repetition = Repetition {
             programs: self.named,
             is_plain: true,
             packets: Vec::new(),
         };
-        for table in tables {
+        for table in self.in_force() {
             let (packets, rest) = table.packets.as_chunks::<PACKET_BYTES>();
             repetition.is_plain &= rest.is_empty();
             for (behind, packet) in packets.iter().rev().enumerate() {

@@ -7,10 +7,10 @@
 
 use super::super::ebml::{self, Head};
 use super::super::matroska::{
-    BLOCK, BLOCK_GROUP, CLUSTER, CLUSTER_HEAD, CUES, EBML, INFO, LACING, SEEK_HEAD, SEGMENT,
-    SIMPLE_BLOCK, TIMESTAMP, TRACK_ENTRY, TRACKS, USUAL_TIMESTAMP_SCALE, length, timestamp_scale,
+    BLOCK, BLOCK_GROUP, CLUSTER, CLUSTER_HEAD, CUES, EBML, INFO, LACING, Level, SEEK_HEAD, SEGMENT,
+    SIMPLE_BLOCK, TIMESTAMP, TRACK_ENTRY, TRACKS, USUAL_TIMESTAMP_SCALE, timestamp_scale,
 };
-use super::super::window::{LookResult, Unread, Walker};
+use super::super::window::{LookResult, Unread, Walker, whole};
 use super::super::{HEADER_BYTES_MAX, Unsupported};
 use super::copy;
 use super::timeline::Timeline;
@@ -36,14 +36,6 @@ pub(in super::super) struct Blocks {
     timeline: Timeline,
     /// Bytes that are left of a block that passes as it comes.
     pub block_bytes_left: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-enum Level {
-    Top,
-    Segment,
-    Cluster,
 }
 
 /// What the head of a block says.
@@ -81,21 +73,16 @@ impl Blocks {
         self.timeline.seam();
     }
 
-    /// Returns the whole element at the front of `seen`. `Nothing`: the element is longer than a
-    /// header or a unit may be.
+    /// Returns the whole element at the front of `seen`. Fails if the element is longer than a header
+    /// or a unit may be.
     fn whole<'a>(&self, seen: &'a [u8], head: Head) -> Result<&'a [u8], Unread> {
-        let length = length(head)
-            .ok()
-            .and_then(|length| usize::try_from(length).ok());
         let bytes_max = self.unit_bytes_max.max(HEADER_BYTES_MAX);
-        let length = length.filter(|length| *length <= bytes_max);
-        let length = length.ok_or(Unsupported)?;
-        seen.get(..length).ok_or(Unread::Needs(length))
+        whole(seen, head.length()?, bytes_max)
     }
 
     /// Writes a block's element. Of an element longer than a unit it writes the part that has come.
     fn block(&mut self, seen: &[u8], head: Head, out: &mut Vec<u8>) -> LookResult {
-        let length = length(head)?;
+        let length = head.length()?;
         let is_long = length > self.unit_bytes_max as u64;
         let needed = if is_long {
             BLOCK_HEAD_BYTES.min(self.unit_bytes_max)
@@ -200,12 +187,12 @@ impl Walker<Vec<u8>> for Blocks {
                 Ok(element.len() as u64)
             }
             (Level::Cluster, SIMPLE_BLOCK | BLOCK_GROUP) => self.block(seen, head, out),
-            (Level::Cluster, _) => Ok(length(head)?),
+            (Level::Cluster, _) => Ok(head.length()?),
             // They contain positions in the source's file.
-            (Level::Segment, SEEK_HEAD | CUES) => Ok(length(head)?),
+            (Level::Segment, SEEK_HEAD | CUES) => Ok(head.length()?),
             // Another stream begins. It does not continue the viewers' stream.
             (_, EBML | SEGMENT) if self.is_later => Err(Unsupported.into()),
-            (_, _) if self.is_later => Ok(length(head)?),
+            (_, _) if self.is_later => Ok(head.length()?),
             (_, _) => {
                 let element = self.whole(seen, head)?;
                 match head.id {
@@ -224,8 +211,7 @@ impl BlockHead {
     /// Reads a block whose body begins at `from`.
     fn of_block(element: &[u8], from: usize) -> Option<BlockHead> {
         let body = element.get(from..)?;
-        let track_bytes = body.first()?.leading_zeros() as usize + 1;
-        let track = ebml::number(body.get(..track_bytes).filter(|track| track.len() <= 8)?)?;
+        let (track, track_bytes) = ebml::number_at_front(body)?;
         let [t0, t1, flags, behind @ ..] = body.get(track_bytes..)? else {
             return None;
         };

@@ -11,7 +11,7 @@ use super::super::mp4::{
     BOX_HEAD_BYTES, BoxHead, MOOF_BYTES_MAX, TrackBox, TrackFragment, box_head, boxed, boxes,
     child, children, decode_time, duration_of, number, places,
 };
-use super::super::window::{LookResult, Unread, Walker};
+use super::super::window::{LookResult, Unread, Walker, whole};
 use super::copy;
 use super::timeline::{TRACKS_MAX, Timeline};
 use setup::Descriptions;
@@ -21,7 +21,7 @@ pub(super) use setup::are_alike;
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(in super::super) struct Fragments {
     pub unit_bytes_max: usize,
-    /// Longest box that is read whole.
+    /// Longest box that is read whole: at most [`MOOF_BYTES_MAX`]. A unit may be longer.
     box_bytes_max: usize,
     /// Whether the source is not the first one. Then its headers are left out.
     is_later: bool,
@@ -159,16 +159,6 @@ impl Fragments {
         })
     }
 
-    /// Returns the length of a box that is read as a whole. Fails if it is longer than the longest box
-    /// that the scanner reads. A unit may be longer.
-    fn bounded(&self, length: u64) -> Result<usize, Unsupported> {
-        let length = usize::try_from(length).map_err(|_| Unsupported)?;
-        if length > self.box_bytes_max {
-            return Err(Unsupported);
-        }
-        Ok(length)
-    }
-
     /// Reads a whole `moof` and the box after it.
     fn look_at_fragment(&mut self, seen: &[u8], head: &BoxHead, out: &mut Vec<u8>) -> LookResult {
         let moof_bytes = head.length as usize;
@@ -263,15 +253,12 @@ impl Walker<Vec<u8>> for Fragments {
             _ if self.is_later => return Ok(head.length),
             _ => {}
         }
-        let whole = self.bounded(head.length)?;
-        if seen.len() < whole {
-            return Err(Unread::Needs(whole));
-        }
+        let whole = whole(seen, head.length, self.box_bytes_max)?;
         if &head.kind == b"moof" {
             return self.look_at_fragment(seen, &head, out);
         }
         if &head.kind == b"moov" {
-            self.clocks = clocks(&seen[head.bytes..whole]).ok_or(Unsupported)?;
+            self.clocks = clocks(&whole[head.bytes..]).ok_or(Unsupported)?;
             if self.is_later {
                 // Its times are moved, too.
                 self.timeline.seam();
@@ -279,8 +266,8 @@ impl Walker<Vec<u8>> for Fragments {
                 self.timeline = Timeline::new(SECOND as i64);
             }
         }
-        out.extend_from_slice(&seen[..whole]);
-        Ok(whole as u64)
+        out.extend_from_slice(whole);
+        Ok(head.length)
     }
 }
 

@@ -159,13 +159,18 @@ impl HeldPackets {
             if let Some(time) = decoding_time(payload) {
                 self.open.retain_mut(|open| open.note_waiting(pid, time));
             }
-            let bytes = pes_bytes(payload).filter(|_| self.open.len() < OPEN_MAX);
-            self.open.extend(bytes.map(|bytes_left| OpenPes {
-                pid,
-                begin: self.bytes.len(),
-                bytes_left,
-                since: None,
-            }));
+            if let [0, 0, 1, _, high, low, ..] = *payload
+                && self.open.len() < OPEN_MAX
+            {
+                let length = usize::from(u16::from_be_bytes([high, low]));
+                self.open.push(OpenPes {
+                    pid,
+                    begin: self.bytes.len(),
+                    // Video need not say its length.
+                    bytes_left: (length > 0).then_some(6 + length),
+                    since: None,
+                });
+            }
         }
         let Some(index) = self.open.iter().position(|open| open.pid == pid) else {
             return;
@@ -199,22 +204,12 @@ impl HeldPackets {
 }
 
 impl OpenPes {
-    /// Notes a PES packet of another stream that begins before this one's rest has come. Returns whether
-    /// the rest may still come.
+    /// Notes a PES packet of another stream that begins before this one's rest has come. Returns
+    /// whether the rest may still come.
     fn note_waiting(&mut self, pid: u16, time: MediaTime) -> bool {
         let (other, since) = *self.since.get_or_insert((pid, time));
         other != pid || (0..AWAITED_TICKS).contains(&time.since(since))
     }
-}
-
-/// Returns the length of the PES packet that begins with these bytes. `Some(None)`: it does not say
-/// it, as video may do. `None`: there is none.
-fn pes_bytes(payload: &[u8]) -> Option<Option<usize>> {
-    let [0, 0, 1, _, high, low, ..] = *payload else {
-        return None;
-    };
-    let length = usize::from(high) << 8 | usize::from(low);
-    Some((length > 0).then_some(6 + length))
 }
 
 #[cfg(test)]

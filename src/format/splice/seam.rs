@@ -12,7 +12,7 @@
 //!
 //! A seam takes two bits for each PID: 2 KiB.
 
-use super::super::mpegts::{PACKET_BYTES, Packet, SYNC_BYTE};
+use super::super::mpegts::{PACKET_BYTES, Packet, packet_head};
 
 /// State of the packets after a seam.
 #[derive(Debug)]
@@ -111,22 +111,19 @@ fn begins_h265(packet: Packet<'_>) -> bool {
 
 /// Returns a packet that says that its PID jumps here. It begins a PES packet if it has a payload.
 fn mark(pid: u16, counter: u8, payload: &[u8]) -> [u8; PACKET_BYTES] {
-    let [high, low] = pid.to_be_bytes();
     let mut packet = [STUFFING; PACKET_BYTES];
     let begin = PACKET_BYTES - payload.len();
-    let (start, has_payload) = match payload.is_empty() {
-        true => (0, 0),
-        false => (0x40, 0x10),
-    };
-    let control = 0x20 | has_payload | counter;
-    let rest = (begin - 5) as u8;
-    packet[..6].copy_from_slice(&[SYNC_BYTE, start | high, low, control, rest, DISCONTINUITY]);
+    let has_payload = !payload.is_empty();
+    let control = 0x20 | u8::from(has_payload) << 4 | counter;
+    packet[..4].copy_from_slice(&packet_head(pid, has_payload, control));
+    packet[4..6].copy_from_slice(&[(begin - 5) as u8, DISCONTINUITY]);
     packet[begin..].copy_from_slice(payload);
     packet
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::mpegts::SYNC_BYTE;
     use super::*;
 
     fn packet(pid: u16, counter: u8, flags: Option<u8>) -> [u8; PACKET_BYTES] {

@@ -1,6 +1,5 @@
 //! The playlist of a stream, and the objects that it names.
 
-use std::cmp::Ordering;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -28,7 +27,7 @@ impl Cutter {
         {
             return Ok(list.clone());
         }
-        let written = list::write(&list::Content {
+        let written = list::write(&list::Playlist {
             segments: self.segments.range(first..),
             tag: self.plan.tag,
             extension: self.kind().and_then(extension).unwrap_or(""),
@@ -76,20 +75,31 @@ impl Cutter {
         }
     }
 
-    /// Finds a part by its name. Returns `Some(None)` for the next part, whose end is not known yet.
-    pub(in crate::hls) fn part(&self, name: &str) -> Option<Option<(u64, u64)>> {
-        let (number, index) = Name::part_in(name, self.plan.tag, extension(self.kind()?)?)?;
-        let range = |part: &Part| (part.from, part.to);
-        if number == self.number && self.filling.is_some() && self.parts.ticks_max().is_some() {
-            let whole = &self.parts.whole;
-            return match index.cmp(&whole.len()) {
-                Ordering::Less => Some(whole.get(index).map(range)),
-                Ordering::Equal => Some(None),
-                Ordering::Greater => None,
-            };
-        }
-        let part = self.numbered(number)?.parts.get(index)?;
-        Some(Some(range(part)))
+    /// Finds a part by its name.
+    pub(in crate::hls) fn part(&self, name: &str) -> Option<&Part> {
+        let (number, index) = self.own_part(name)?;
+        let parts = match self.numbered(number) {
+            Some(segment) => &segment.parts[..],
+            None => self.open_parts().filter(|_| number == self.number)?,
+        };
+        parts.get(index)
+    }
+
+    /// Returns whether this is the name of the next part, whose end is not known yet.
+    pub(in crate::hls) fn is_next_part(&self, name: &str) -> bool {
+        let next = self.open_parts().map(|parts| (self.number, parts.len()));
+        next.is_some() && self.own_part(name) == next
+    }
+
+    /// Returns the number of a part's segment, and the index of the part.
+    fn own_part(&self, name: &str) -> Option<(u64, usize)> {
+        Name::part_in(name, self.plan.tag, extension(self.kind()?)?)
+    }
+
+    /// Returns the complete parts of the open segment, if the stream has parts.
+    fn open_parts(&self) -> Option<&[Part]> {
+        self.parts.ticks_max()?;
+        self.filling.as_ref().map(|_| &self.parts.whole[..])
     }
 
     /// Returns the number of complete parts of the open segment, if the stream has parts.

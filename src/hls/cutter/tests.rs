@@ -22,7 +22,7 @@ fn told() -> Value {
             "is_discontinuous": false, "discontinuities": 0, "is_independent": true, "parts": [],
         })
     };
-    let mut told = serde_json::to_value(Cutter::new(plan)).expect("JSON");
+    let mut told = serde_json::to_value(Cutter::of(plan)).expect("JSON");
     told["kind"] = json!(["Mp4"]);
     told["segments"] = json!([segment(5), segment(6)]);
     told["number"] = 7.into();

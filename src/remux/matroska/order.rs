@@ -5,7 +5,7 @@
 //! decode times: they ascend, and none is after its own picture's presentation. So each decode time
 //! is known as soon as its picture has come.
 
-use super::super::medium::Time;
+use super::super::medium::SECOND;
 use super::super::sequence::REORDER_MAX;
 
 /// Decode order of one track.
@@ -13,25 +13,25 @@ use super::super::sequence::REORDER_MAX;
 pub(super) struct DecodeOrder {
     /// Presentation times that will be decode times, in order: as many as pictures may be ahead of
     /// another one.
-    waiting: Vec<Time>,
+    waiting: Vec<i64>,
     /// Newest decode time.
-    newest: Option<Time>,
+    newest: Option<i64>,
     /// Depth beyond the one that the stream announces.
     deeper: usize,
 }
 
 /// Usual duration of a picture in nanoseconds.
-const USUAL_FRAME: i64 = Time::SECOND / 25;
+const USUAL_FRAME: i64 = SECOND / 25;
 /// A longer distance between two pictures means another clock.
-const JUMP: i64 = 10 * Time::SECOND;
+const JUMP: i64 = 10 * SECOND;
 
 impl DecodeOrder {
     /// Returns the decode time of the next picture. At most `reorder` pictures precede one here
     /// that they follow in time.
-    pub fn decode(&mut self, present: Time, reorder: u8, frame: Option<i64>) -> Time {
+    pub fn decode(&mut self, present: i64, reorder: u8, frame: Option<i64>) -> i64 {
         let has_jumped = self
             .newest
-            .is_some_and(|newest| (present.nanoseconds() - newest.nanoseconds()).abs() > JUMP);
+            .is_some_and(|newest| (present - newest).abs() > JUMP);
         if has_jumped || self.newest.is_none() {
             self.waiting.clear();
             self.newest = None;
@@ -41,10 +41,10 @@ impl DecodeOrder {
         }
         let depth = (usize::from(reorder) + self.deeper).min(REORDER_MAX);
         // In front of the first picture there are as many as if the stream had begun earlier.
-        let frame = frame.unwrap_or(USUAL_FRAME).clamp(0, Time::SECOND);
+        let frame = frame.unwrap_or(USUAL_FRAME).clamp(0, SECOND);
         while self.waiting.len() < depth {
             let first = self.waiting.first().copied().unwrap_or(present);
-            let before = Time::from_nanoseconds(first.nanoseconds() - frame).unwrap_or(first);
+            let before = first - frame;
             let before = self.newest.map_or(before, |it| it.max(before).min(first));
             self.waiting.insert(0, before);
         }
@@ -64,13 +64,11 @@ mod tests {
 
     fn decoded(presented: &[i64], reorder: u8) -> Vec<i64> {
         let mut order = DecodeOrder::default();
-        let time = |milliseconds: i64| Time::of(milliseconds, 1000).unwrap();
-        let decode = |present: &i64| order.decode(time(*present), reorder, Some(40_000_000));
-        presented
-            .iter()
-            .map(decode)
-            .map(|time| time.ticks(1000))
-            .collect()
+        let decode = |present: &i64| {
+            let present = present * 1_000_000;
+            order.decode(present, reorder, Some(40_000_000)) / 1_000_000
+        };
+        presented.iter().map(decode).collect()
     }
 
     #[test]

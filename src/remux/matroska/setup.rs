@@ -1,6 +1,6 @@
 //! Reads a TrackEntry.
 
-use super::super::medium::{Codec, MediaError, Shape};
+use super::super::medium::{Codec, MediaError, SECOND, Shape};
 use super::super::sound;
 use crate::format::ebml;
 
@@ -66,9 +66,7 @@ impl Setup<'_> {
             private: private.unwrap_or_default(),
             shape,
             frame: frame.or(lasts),
-            delay: signed(delay)
-                .filter(|delay| *delay < 1_000_000_000)
-                .unwrap_or(0),
+            delay: signed(delay).filter(|delay| *delay < SECOND).unwrap_or(0),
             front: front.unwrap_or_default(),
         }
     }

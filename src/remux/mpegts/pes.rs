@@ -1,6 +1,8 @@
 //! Heads of PES packets (ISO/IEC 13818-1 section 2.4.3.6), and their times.
 
-use super::super::medium::{Result, Time};
+use super::super::medium::Result;
+#[cfg(feature = "handover")]
+use super::super::medium::nanoseconds;
 use super::time;
 use crate::format::mpegts::time_stamp;
 use crate::time::MediaTime;
@@ -25,7 +27,7 @@ impl ProgramClock {
         let ticks = self
             .newest
             .map_or(0, |(told, ticks)| ticks - told.ticks() as i64);
-        Time::of(ticks, TICKS_PER_SECOND).map_or(0, Time::nanoseconds)
+        nanoseconds(ticks, TICKS_PER_SECOND).unwrap_or(0)
     }
 
     fn ticks(&mut self, told: u64) -> i64 {
@@ -39,13 +41,13 @@ impl ProgramClock {
     }
 }
 
-/// Times of a unit, as its source has them.
+/// Times of a unit, as its source has them, in nanoseconds.
 #[derive(Clone, Copy)]
 pub(super) struct Times {
     /// Time by which the unit must have come.
-    pub decode: Time,
+    pub decode: i64,
     /// Time at which the unit is shown or heard.
-    pub present: Time,
+    pub present: i64,
 }
 
 /// What a PES packet says about the unit that begins in it.
@@ -119,7 +121,7 @@ enum HeadState {
 }
 
 /// What follows when the bytes of a head have been taken from a payload.
-pub(super) enum Taken {
+pub(super) enum PayloadRest {
     /// No content follows in this payload.
     Nothing,
     /// Content follows. The mark comes with the first content of a PES packet.
@@ -140,10 +142,10 @@ impl Head {
     }
 
     /// Takes the bytes of the head from the payload.
-    pub fn take(&mut self, payload: &mut &[u8], clock: &mut ProgramClock) -> Result<Taken> {
+    pub fn take(&mut self, payload: &mut &[u8], clock: &mut ProgramClock) -> Result<PayloadRest> {
         match self.state {
-            HeadState::Outside => return Ok(Taken::Nothing),
-            HeadState::Content => return Ok(Taken::Content(None)),
+            HeadState::Outside => return Ok(PayloadRest::Nothing),
+            HeadState::Content => return Ok(PayloadRest::Content(None)),
             HeadState::Head => {}
         }
         let wanted = |bytes: &[u8]| match bytes.get(FIXED_BYTES - 1) {
@@ -154,17 +156,17 @@ impl Head {
             let missing = wanted(&self.bytes) - self.bytes.len();
             let (taken, behind) = payload.split_at(missing.min(payload.len()));
             if taken.is_empty() {
-                return Ok(Taken::Nothing);
+                return Ok(PayloadRest::Nothing);
             }
             self.bytes.extend_from_slice(taken);
             *payload = behind;
         }
         let Some(mark) = self.read(clock)? else {
             self.state = HeadState::Outside;
-            return Ok(Taken::Nothing);
+            return Ok(PayloadRest::Nothing);
         };
         self.state = HeadState::Content;
-        Ok(Taken::Content(Some(mark)))
+        Ok(PayloadRest::Content(Some(mark)))
     }
 
     /// Reads a whole head. `None` if it is not one of media.

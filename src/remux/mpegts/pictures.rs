@@ -3,7 +3,7 @@
 //! A unit ends where the next one begins: at a delimiter, at a parameter set or a message after a
 //! picture, or at the first slice of a picture.
 
-use super::super::medium::{Codec, Result, Time, Track, Unit};
+use super::super::medium::{Codec, Result, SECOND, Track, Unit};
 use super::super::nal::{NalKind, Pictures, START_BYTES, start};
 use super::UnitOutput;
 use super::pes::{Mark, Marks, Times};
@@ -11,7 +11,6 @@ use super::pes::{Mark, Marks, Times};
 /// State of one stream.
 #[derive(Default)]
 pub(super) struct PictureStream {
-    is_h265: bool,
     pictures: Pictures,
     /// Bytes from the beginning of the unit.
     pub bytes: Vec<u8>,
@@ -41,13 +40,12 @@ enum State {
 /// Bytes of a NAL unit that tell where a picture begins.
 const TELLING_BYTES: usize = 3;
 /// Distance where nothing better is known.
-const USUAL_GAP: i64 = Time::SECOND / 25;
+const USUAL_GAP: i64 = SECOND / 25;
 
 impl PictureStream {
     /// Returns the state of a new stream. `None` for another codec.
     pub fn new(codec: Codec) -> Option<PictureStream> {
         Some(PictureStream {
-            is_h265: codec == Codec::H265,
             pictures: Pictures::new(codec)?,
             gap: USUAL_GAP,
             ..PictureStream::default()
@@ -92,7 +90,8 @@ impl PictureStream {
             };
             let kind = self.pictures.kind(telling);
             let is_picture = matches!(kind, Some(NalKind::Key | NalKind::Picture));
-            let is_first = is_picture && telling[if self.is_h265 { 2 } else { 1 }] & 0x80 != 0;
+            let is_first =
+                is_picture && telling[if self.pictures.is_h265 { 2 } else { 1 }] & 0x80 != 0;
             let is_front = matches!(
                 kind,
                 Some(NalKind::Delimiter | NalKind::Set | NalKind::Before)
@@ -191,10 +190,9 @@ impl PictureStream {
     }
 
     fn note(&mut self, times: Times) {
-        let decode = times.decode.nanoseconds();
         if let Some(last) = self.last.replace(times) {
-            let gap = decode.saturating_sub(last.decode.nanoseconds());
-            if (1..=Time::SECOND).contains(&gap) {
+            let gap = times.decode.saturating_sub(last.decode);
+            if (1..=SECOND).contains(&gap) {
                 self.gap = gap;
             }
         }
@@ -202,8 +200,7 @@ impl PictureStream {
 
     /// Returns times for a unit without any. The picture counts as one that is shown at once.
     fn guessed(&self) -> Option<Times> {
-        let decode = self.last?.decode.nanoseconds().saturating_add(self.gap);
-        let decode = Time::from_nanoseconds(decode)?;
+        let decode = self.last?.decode.saturating_add(self.gap);
         let present = decode;
         Some(Times { decode, present })
     }

@@ -1,6 +1,6 @@
 //! Sound as a row of frames. Their PES packets do not matter.
 
-use super::super::medium::{Codec, Result, Time, Unit};
+use super::super::medium::{Codec, Result, Unit};
 use super::super::sound::{self, HEAD_BYTES};
 use super::UnitOutput;
 use super::pes::{Mark, Marks};
@@ -16,7 +16,7 @@ pub(super) struct SoundStream {
     /// Whether the bytes begin with a frame.
     is_in_step: bool,
     /// Time at which the next frame begins.
-    next: Option<Time>,
+    next: Option<i64>,
     /// Setup of the last frame.
     setup: sound::Setup,
 }
@@ -150,8 +150,7 @@ impl SoundStream {
         let Some(time) = time else {
             return Ok(());
         };
-        let lasts = front.lasts.unwrap_or(0);
-        self.next = Time::from_nanoseconds(time.nanoseconds() + lasts);
+        self.next = Some(time.saturating_add(front.lasts.unwrap_or(0)));
         if let Some(head) = front.head {
             let is_known = self.setup.is_like(&head.setup, self.codec);
             if !is_known || output.timeline.is_new(output.index) {

@@ -1,6 +1,6 @@
 //! A hostile source cannot do harm through the remuxer.
 
-use super::super::medium::{Codec, Shape, Time, UNIT_WORK, Unit};
+use super::super::medium::{Codec, SECOND, Shape, UNIT_WORK, Unit, in_range};
 use super::super::nal::Pictures;
 use super::super::probe;
 use super::super::track_timeline::TrackTimeline;
@@ -53,10 +53,10 @@ fn feed(to: Target, tracks: &[Track], units: impl Iterator<Item = (usize, i64, i
     let (mut bytes, mut count, mut written) = (0, 0, 0);
     let payload = vec![0; UNIT_BYTES_MAX];
     for (track, decode, later, is_join, length) in units {
-        let Some(decode) = Time::from_nanoseconds(decode) else {
+        let Some(decode) = in_range(decode) else {
             continue;
         };
-        let present = Time::from_nanoseconds(decode.nanoseconds().saturating_add(later));
+        let present = in_range(decode.saturating_add(later));
         let unit = Unit {
             track,
             decode,
@@ -81,7 +81,7 @@ fn feed(to: Target, tracks: &[Track], units: impl Iterator<Item = (usize, i64, i
 
 #[test]
 fn senseless_times_do_no_harm() {
-    const HOUR: i64 = 3600 * Time::SECOND;
+    const HOUR: i64 = 3600 * SECOND;
     for seed in 0..40 {
         let mut random = Random::new(seed);
         let mut times = [0i64; 6];
@@ -95,7 +95,7 @@ fn senseless_times_do_no_harm() {
                 _ => (random.draw() % 100) as i64 * 1_000_000,
             };
             times[track] = times[track].saturating_add(step);
-            let later = (random.draw() % 3) as i64 * (random.draw() % 20) as i64 * Time::SECOND;
+            let later = (random.draw() % 3) as i64 * (random.draw() % 20) as i64 * SECOND;
             let length = 1 + (random.draw() % (if seed % 2 == 0 { 8 } else { 4000 })) as usize;
             (
                 track,
@@ -122,7 +122,7 @@ fn times_of(to: Target, units: impl Iterator<Item = (usize, i64)>) -> Vec<Vec<i6
         assert!(timeline.add(track.clone()).is_some());
     }
     for (track, millisecond) in units {
-        let time = Time::from_nanoseconds(millisecond * 1_000_000).expect("a time");
+        let time = millisecond * 1_000_000;
         let unit = Unit {
             track,
             decode: time,
@@ -140,7 +140,7 @@ fn times_of(to: Target, units: impl Iterator<Item = (usize, i64)>) -> Vec<Vec<i6
     let mut reader = Reader::new(to.format(), UNIT_BYTES_MAX).expect("it is read");
     let mut sink = |event: ReaderEvent<'_>| {
         if let ReaderEvent::Unit(unit) = event {
-            times[unit.track].push(unit.decode.nanoseconds() / 1_000_000);
+            times[unit.track].push(unit.decode / 1_000_000);
         }
         Ok(())
     };
@@ -179,7 +179,7 @@ fn many_units_at_once_cause_no_flood() {
             feed(to, &tracks(), (0..50_000).map(|_| (0, 0, 0, is_join, 5)));
         }
         // One track runs on while the others are silent.
-        let seconds = (0..20_000).map(|at| (0, at * Time::SECOND, 0, true, 5));
+        let seconds = (0..20_000).map(|at| (0, at * SECOND, 0, true, 5));
         feed(to, &tracks(), seconds);
     }
 }
@@ -193,8 +193,8 @@ fn tracks_that_change_with_each_unit_are_an_error() {
         let tracks = [track(1, Codec::H264, &setup)];
         let unit = Unit {
             track: 0,
-            decode: Time::default(),
-            present: Time::default(),
+            decode: 0,
+            present: 0,
             is_join: true,
             bytes: &[0; 5],
         };
@@ -432,7 +432,7 @@ fn handle(
     (track, decode, is_join): (usize, i64, bool),
     out: &mut Vec<u8>,
 ) {
-    let decode = Time::from_nanoseconds(decode * 1_000_000).expect("a time");
+    let decode = decode * 1_000_000;
     let unit = Unit {
         track,
         decode,

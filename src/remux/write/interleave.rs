@@ -11,7 +11,8 @@
 
 use std::collections::VecDeque;
 
-use super::super::medium::Unit;
+use super::super::medium::{MILLISECOND, SECOND, Unit};
+
 /// Unit that owns its bytes. Its times are nanoseconds.
 #[derive(Debug)]
 pub struct OwnedUnit {
@@ -56,14 +57,13 @@ struct TrackQueue {
     is_missing: bool,
 }
 
-const MILLISECOND: i64 = 1_000_000;
 /// Time that the others wait beyond the lag of a track.
 const GRACE: i64 = 200 * MILLISECOND;
 /// Time that the others wait for the first unit of a track. The header of FLV may name a track that
 /// never comes.
-const FIRST_PATIENCE: i64 = 2_000 * MILLISECOND;
+const FIRST_PATIENCE: i64 = 2 * SECOND;
 /// Longest lag. A track further back has another clock, and nothing waits for it.
-const BEHIND_MAX: i64 = 10_000 * MILLISECOND;
+const BEHIND_MAX: i64 = 10 * SECOND;
 /// A 600th part of a lag is forgotten every second. Within the ten seconds of the longest lag that
 /// is less than the grace.
 const MEMORY_SECONDS: i64 = 600;
@@ -97,7 +97,7 @@ impl Interleave {
         let Some(queue) = self.queues.get_mut(unit.track) else {
             return;
         };
-        let decode = unit.decode.nanoseconds();
+        let decode = unit.decode;
         self.newest = self.newest.max(decode);
         let behind = self.newest.saturating_sub(decode);
         let newest = queue.newest.unwrap_or(decode);
@@ -111,7 +111,7 @@ impl Interleave {
         queue.waiting.push_back(OwnedUnit {
             track: unit.track,
             decode,
-            present: unit.present.nanoseconds().max(decode),
+            present: unit.present.max(decode),
             is_join: unit.is_join,
             bytes: unit.bytes.into(),
         });

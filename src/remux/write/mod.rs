@@ -84,25 +84,36 @@ pub(super) trait Writer {
     #[cfg(feature = "handover")]
     fn pending_from(&self, track: usize) -> Option<i64>;
 
-    /// Returns the state with which a writer of another process continues.
+    /// Returns what a writer of another process needs. The fields of others have their defaults.
     #[cfg(feature = "handover")]
-    fn state(&self) -> WriterState;
+    fn state(&self) -> RemuxerState;
 
     /// Continues the output of another writer, before the first track. `header`: what it wrote first.
     #[cfg(feature = "handover")]
-    fn resume(&mut self, state: WriterState, header: Vec<u8>);
+    fn resume(&mut self, state: &RemuxerState, header: Vec<u8>);
 }
 
-/// State with which a writer of another process continues.
+/// State with which a remuxer of another process continues.
 #[cfg(feature = "handover")]
-#[derive(Default)]
-pub(super) struct WriterState {
+#[derive(Default, serde::Serialize, serde::Deserialize)]
+pub struct RemuxerState {
+    /// Nanoseconds that are added to the times of the source.
+    pub(super) shift: i64,
+    /// Latest decode time that was written, in nanoseconds.
+    pub(super) newest: Option<i64>,
+    /// For each track number, the decode time of the first unit that is not written.
+    pub(super) written: Vec<(u64, i64)>,
     /// Continuity counters of MPEG-TS, by the index of the track.
-    pub counters: Vec<u8>,
+    pub(super) counters: Vec<u8>,
     /// Continuity counters of the tables of MPEG-TS.
-    pub table_counters: [u8; 2],
+    #[serde(default)]
+    pub(super) table_counters: [u8; 2],
     /// Clock of the multiplex of MPEG-TS, in nanoseconds. It must not go back.
-    pub clock: i64,
+    #[serde(default)]
+    pub(super) clock: i64,
     /// Number of the newest fragment of MP4.
-    pub fragments: u32,
+    pub(super) fragments: u32,
+    /// Setups of pictures, each with the number of its track. A source may repeat its parameter sets
+    /// with key pictures only.
+    pub(super) setups: Vec<(u64, Vec<u8>)>,
 }

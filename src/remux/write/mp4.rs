@@ -4,11 +4,11 @@
 //! A fragment begins at each join point of the first video track, at the picture after it, and when
 //! [`FRAGMENT_TIME`] is over. So the output is at most that late, and a key frame goes out at once,
 //! in a fragment without another picture. A fragment also ends with a piece of the source
-//! ([`ReaderEvent::PieceEnds`](super::super::ReaderEvent)), since the next piece may be late. A fragment has all units of its time, one track after
-//! the other. When the tracks change, the stream begins again with another `ftyp` and `moov`, and
-//! the times continue. Each sample lasts until the next one of its track. The duration of the last
-//! sample of a fragment is estimated if the next one has not come. Each fragment has its own time,
-//! so estimates do not add up.
+//! ([`ReaderEvent::PieceEnds`](super::super::ReaderEvent)), since the next piece may be late. A
+//! fragment has all units of its time, one track after the other. When the tracks change, the stream
+//! begins again with another `ftyp` and `moov`, and the times continue. Each sample lasts until the
+//! next one of its track. The duration of the last sample of a fragment is estimated if the next one
+//! has not come. Each fragment has its own time, so estimates do not add up.
 //!
 //! It owns the units of one fragment: at most the allowed bytes and one unit, and [`SAMPLES_MAX`]
 //! entries. A unit goes out once, with at most [`OUT_PER_UNIT`] bytes around it. Headers are
@@ -19,16 +19,16 @@ mod fragment;
 mod header;
 
 #[cfg(feature = "handover")]
-use super::super::medium::Time;
-use super::super::medium::{Codec, MediaError, Result, Shape, Track, ticks};
-use super::Writer;
+use super::super::medium::nanoseconds;
+use super::super::medium::{Codec, MILLISECOND, MediaError, Result, Shape, Track, ticks};
 #[cfg(feature = "handover")]
-use super::WriterState;
+use super::RemuxerState;
+use super::Writer;
 use super::interleave::OwnedUnit;
 use fragment::{Run, Sample};
 
 /// Longest fragment, in nanoseconds.
-pub const FRAGMENT_TIME: i64 = 500_000_000;
+pub const FRAGMENT_TIME: i64 = 500 * MILLISECOND;
 /// Most samples of a fragment.
 const SAMPLES_MAX: usize = 2048;
 /// Most bytes around a unit: a fragment with this unit alone.
@@ -37,7 +37,7 @@ pub const OUT_PER_UNIT: usize = 256;
 pub const HEADER_ALLOWANCE: usize = 64 * 1024;
 /// Largest deviation of sound from the end of the previous frame, in nanoseconds. Sound within it
 /// continues exactly there.
-const JITTER: i64 = 1_000_000;
+const JITTER: i64 = MILLISECOND;
 
 /// Writer of fragmented MP4.
 #[derive(Debug, Default)]
@@ -148,20 +148,20 @@ impl Writer for Mp4 {
     #[cfg(feature = "handover")]
     fn pending_from(&self, track: usize) -> Option<i64> {
         let queue = self.queues.get(track)?;
-        let decode = Time::of(queue.samples.first()?.decode, queue.clock)?;
-        Some(decode.nanoseconds() - 2 * JITTER)
+        let decode = nanoseconds(queue.samples.first()?.decode, queue.clock)?;
+        Some(decode - 2 * JITTER)
     }
 
     #[cfg(feature = "handover")]
-    fn state(&self) -> WriterState {
-        WriterState {
+    fn state(&self) -> RemuxerState {
+        RemuxerState {
             fragments: self.sequence_number,
-            ..WriterState::default()
+            ..RemuxerState::default()
         }
     }
 
     #[cfg(feature = "handover")]
-    fn resume(&mut self, state: WriterState, header: Vec<u8>) {
+    fn resume(&mut self, state: &RemuxerState, header: Vec<u8>) {
         (self.sequence_number, self.header_before) = (state.fragments, header);
     }
 }

@@ -15,12 +15,12 @@ mod payload;
 mod sound_buffer;
 mod tables;
 
-use super::super::medium::{MediaError, Result, Track};
-use super::Writer;
+use super::super::medium::{MILLISECOND, MediaError, Result, Track};
 #[cfg(feature = "handover")]
-use super::WriterState;
+use super::RemuxerState;
+use super::Writer;
 use super::interleave::OwnedUnit;
-use clock::{MARGIN, MILLISECOND, MultiplexClock, packet_time};
+use clock::{MARGIN, MultiplexClock, packet_time};
 use packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, Sending, pes_head};
 use payload::{Framing, Nal, StreamFormat};
 use sound_buffer::SoundBuffer;
@@ -57,7 +57,7 @@ pub struct MpegTs {
     tables: Tables,
     /// Streams by the index of their tracks. `None` for a track that is left out or not known yet.
     streams: Vec<Option<Stream>>,
-    /// State of the PIDs of earlier streams.
+    /// State of the PIDs by the index of their tracks, earlier ones included.
     pid_states: Vec<PidState>,
     /// Stream whose PID carries the clock.
     leader: Option<usize>,
@@ -76,7 +76,6 @@ struct Stream {
     /// Time of a packet in nanoseconds.
     packet_time: i64,
     is_video: bool,
-    pid_state: PidState,
     /// Sound that is gathered.
     gathered: Vec<u8>,
     /// Decode time of the first gathered frame.
@@ -101,38 +100,31 @@ impl PidState {
         counter: Counter(0),
         newest: i64::MIN,
     };
-}
 
-/// Time of a PES packet.
-struct Timed {
-    /// Decode time in nanoseconds.
-    decode: i64,
-    /// Whether decoding can begin with it.
-    is_join: bool,
+    /// Makes the decode time at least one tick later than the previous one.
+    fn keep_order(&mut self, unit: &mut OwnedUnit) {
+        unit.decode = unit.decode.max(self.newest.saturating_add(TICK));
+        unit.present = unit.present.max(unit.decode);
+        self.newest = unit.decode;
+    }
 }
 
 impl Writer for MpegTs {
     /// Sets the tracks. No sound may be gathered.
     fn set_tracks(&mut self, tracks: &[Track], _out: &mut Vec<u8>) -> Result {
-        for (index, stream) in std::mem::take(&mut self.streams).into_iter().enumerate() {
-            if let Some(stream) = stream {
-                self.pid_states
-                    .resize(self.pid_states.len().max(index + 1), PidState::NONE);
-                self.pid_states[index] = stream.pid_state;
-            }
-        }
+        let pids = self.pid_states.len().max(tracks.len());
+        self.pid_states.resize(pids, PidState::NONE);
+        self.streams.clear();
         for (index, track) in tracks.iter().enumerate() {
             let format = match track.is_known() {
                 true => StreamFormat::of(track)?,
                 false => None,
             };
-            let pid_state = self.pid_states.get(index).copied();
-            let pid_state = pid_state.unwrap_or(PidState::NONE);
             // There are few tracks.
             let pid = FIRST_PID + index as u16;
             let is_video = track.codec.is_video();
             self.streams
-                .push(format.map(|format| Stream::new(format, pid, is_video, pid_state)));
+                .push(format.map(|format| Stream::new(format, pid, is_video)));
         }
         let mut known = self.streams.iter().enumerate();
         let video = known
@@ -151,12 +143,12 @@ impl Writer for MpegTs {
 
     /// Writes a unit, or gathers it.
     fn write(&mut self, mut unit: OwnedUnit, out: &mut Vec<u8>) -> Result {
-        let Some(Some(stream)) = self.streams.get_mut(unit.track) else {
+        let Some(Some(stream)) = self.streams.get(unit.track) else {
             return Ok(());
         };
         let paid = unit.bytes.len().saturating_mul(BYTE_ALLOWANCE) + UNIT_ALLOWANCE;
         self.allowance = self.allowance.saturating_add(paid).min(ALLOWANCE_MAX);
-        stream.keep_order(&mut unit);
+        self.pid_states[unit.track].keep_order(&mut unit);
         match stream.format.framing {
             Framing::Nal { kind, .. } => {
                 self.flush_gathered(out);
@@ -191,25 +183,18 @@ impl Writer for MpegTs {
     }
 
     #[cfg(feature = "handover")]
-    fn state(&self) -> WriterState {
-        let places = 0..self.streams.len().max(self.pid_states.len());
-        let counter = |place: usize| match self.streams.get(place) {
-            Some(Some(stream)) => stream.pid_state.counter.0,
-            Some(None) | None => {
-                let pid_state = self.pid_states.get(place);
-                pid_state.map_or(0, |pid_state| pid_state.counter.0)
-            }
-        };
-        WriterState {
-            counters: places.map(counter).collect(),
+    fn state(&self) -> RemuxerState {
+        let pid_states = self.pid_states.iter();
+        RemuxerState {
+            counters: pid_states.map(|state| state.counter.0).collect(),
             table_counters: self.tables.counters.map(|counter| counter.0),
             clock: self.clock.now,
-            ..WriterState::default()
+            ..RemuxerState::default()
         }
     }
 
     #[cfg(feature = "handover")]
-    fn resume(&mut self, state: WriterState, _header: Vec<u8>) {
+    fn resume(&mut self, state: &RemuxerState, _header: Vec<u8>) {
         self.clock.now = state.clock;
         self.tables.counters = state.table_counters.map(|number| Counter(number & 0x0f));
         let pid_states = state.counters.iter().map(|number| PidState {
@@ -244,10 +229,6 @@ impl MpegTs {
             false => &[],
         };
         self.allowance -= sets.len();
-        let timed = Timed {
-            decode: unit.decode,
-            is_join: unit.is_join,
-        };
         let payload_bytes = kind.delimiter().len() + sets.len() + length;
         let mut head = std::mem::take(&mut self.head);
         head.clear();
@@ -255,7 +236,8 @@ impl MpegTs {
         pes_head(stream.format.stream_id, times, payload_bytes, &mut head);
         head.extend_from_slice(kind.delimiter());
         head.extend_from_slice(sets);
-        self.send(unit.track, &timed, &head, &unit.bytes[..length], out);
+        let body = &unit.bytes[..length];
+        self.send(unit.track, unit.decode, unit.is_join, &head, body, out);
         self.head = head;
     }
 
@@ -304,11 +286,8 @@ impl MpegTs {
         let mut head = std::mem::take(&mut self.head);
         head.clear();
         pes_head(stream_id, (since, since), gathered.len(), &mut head);
-        let timed = Timed {
-            decode: since,
-            is_join: self.leader == Some(index),
-        };
-        self.send(index, &timed, &head, &gathered, out);
+        let is_join = self.leader == Some(index);
+        self.send(index, since, is_join, &head, &gathered, out);
         self.head = head;
         gathered.clear();
         if let Some(Some(stream)) = self.streams.get_mut(index) {
@@ -316,14 +295,22 @@ impl MpegTs {
         }
     }
 
-    /// Writes a PES packet, and in front of it the tables and the clock if they are due.
-    fn send(&mut self, index: usize, timed: &Timed, head: &[u8], body: &[u8], out: &mut Vec<u8>) {
+    /// Writes a PES packet in two pieces, and in front of it the tables and the clock if they are due.
+    fn send(
+        &mut self,
+        index: usize,
+        decode: i64,
+        is_join: bool,
+        head: &[u8],
+        body: &[u8],
+        out: &mut Vec<u8>,
+    ) {
         let is_leader = self.leader == Some(index);
         let bytes = head.len() + body.len();
         let Some(Some(stream)) = self.streams.get(index) else {
             return;
         };
-        let usual = timed.decode.saturating_sub(MARGIN);
+        let usual = decode.saturating_sub(MARGIN);
         let begins = stream.room_at(usual, bytes);
         self.pass_time(begins, out);
         self.clock.begin_unit(is_leader);
@@ -338,11 +325,11 @@ impl MpegTs {
             true => MARGIN / 4,
             false => MARGIN / 16,
         };
-        let latest = timed.decode.saturating_sub(spare);
+        let latest = decode.saturating_sub(spare);
         let room = latest.saturating_sub(self.clock.now).max(0) / packets as i64;
         let packet_time = stream.packet_time.min(room);
         let arrives_in = packet_time.saturating_mul(packets as i64);
-        let is_picture = is_leader && stream.is_video && timed.is_join;
+        let is_picture = is_leader && stream.is_video && is_join;
         let wants_tables = is_picture || self.clock.wants_tables(is_leader, arrives_in);
         if wants_tables && self.write_tables(out) {
             self.clock.pass_tables(packet_time, table_packets);
@@ -363,15 +350,15 @@ impl MpegTs {
             self.clock.has_others = true;
         }
         if !stream.is_video {
-            let decoded = stream.until.max(timed.decode);
+            let decoded = stream.until.max(decode);
             stream.sound_buffer.put(decoded, bytes, self.clock.now);
         }
         let sending = Sending {
             pid: stream.pid,
-            counter: &mut stream.pid_state.counter,
+            counter: &mut self.pid_states[index].counter,
             has_reference: is_leader,
             repeats_reference,
-            is_join: timed.is_join,
+            is_join,
             packet_time,
         };
         sending.write(&mut self.clock, head, body, out);
@@ -404,24 +391,24 @@ impl MpegTs {
     }
 
     fn write_reference(&mut self, out: &mut Vec<u8>) {
-        let leader = self.leader.and_then(|leader| self.streams[leader].as_ref());
-        if let Some(leader) = leader
+        if let Some(index) = self.leader
+            && let Some(leader) = &self.streams[index]
             && self.allowance >= PACKET_BYTES
         {
             self.allowance -= PACKET_BYTES;
-            packets::write_reference(leader.pid, leader.pid_state.counter, &mut self.clock, out);
+            let counter = self.pid_states[index].counter;
+            packets::write_reference(leader.pid, counter, &mut self.clock, out);
         }
     }
 }
 
 impl Stream {
-    fn new(format: StreamFormat, pid: u16, is_video: bool, pid_state: PidState) -> Stream {
+    fn new(format: StreamFormat, pid: u16, is_video: bool) -> Stream {
         Stream {
             packet_time: packet_time(format.bits),
             format,
             pid,
             is_video,
-            pid_state,
             gathered: Vec::new(),
             since: 0,
             until: 0,
@@ -446,12 +433,5 @@ impl Stream {
             stream_type: self.format.stream_type,
             descriptors: self.format.descriptors.clone(),
         }
-    }
-
-    /// Makes the decode time at least one tick later than the previous one.
-    fn keep_order(&mut self, unit: &mut OwnedUnit) {
-        unit.decode = unit.decode.max(self.pid_state.newest.saturating_add(TICK));
-        unit.present = unit.present.max(unit.decode);
-        self.pid_state.newest = unit.decode;
     }
 }

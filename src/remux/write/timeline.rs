@@ -4,6 +4,7 @@
 //! another clock if it is further than [`JUMP`] from the end of the timeline. From there on all
 //! times move, so that they continue at the end. A shorter gap stays a gap.
 
+use super::super::medium::{MILLISECOND, SECOND};
 use super::interleave::OwnedUnit;
 
 /// State of the timeline.
@@ -28,11 +29,10 @@ struct Track {
     floor: i64,
 }
 
-const MILLISECOND: i64 = 1_000_000;
 /// Longest step of the times at once, and longest lag of one track behind another.
-const JUMP: i64 = 10_000 * MILLISECOND;
+const JUMP: i64 = 10 * SECOND;
 /// First time of the timeline. Earlier times have room for the lead-in of the first unit.
-pub(super) const BEGIN: i64 = 1_000 * MILLISECOND;
+pub(super) const BEGIN: i64 = SECOND;
 /// All usual clocks move by whole ticks if times move by a multiple of this: 90 kHz, 48 kHz, 44.1
 /// kHz, 1 kHz.
 const STEP: i64 = 10 * MILLISECOND;

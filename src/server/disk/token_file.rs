@@ -29,24 +29,21 @@ use crate::time::UnixTime;
 
 /// An open journal.
 pub struct TokenFile {
-    path: PathBuf,
     file: File,
-    /// Its length. Further bytes are from a failed write, and do not count.
+    /// Holds the lock. Copies of this descriptor hold it, too.
+    lock: File,
+    state: JournalState,
+}
+
+/// What a successor needs besides the two descriptors.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct JournalState {
+    path: PathBuf,
+    /// Length of the journal. Further bytes are from a failed write, and do not count.
     bytes: u64,
     /// Its length after the last compaction, also if that failed.
     compact_bytes: u64,
     /// Whether the folder on disk names this file, and not the previous one.
-    is_in_place: bool,
-    /// Holds the lock. Copies of this descriptor hold it, too.
-    lock: File,
-}
-
-/// What a successor needs besides the two descriptors.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Place {
-    path: PathBuf,
-    bytes: u64,
-    compact_bytes: u64,
     is_in_place: bool,
 }
 
@@ -84,14 +81,13 @@ impl TokenFile {
         let tokens = tokens
             .with_limits(limits)
             .map_err(|full| unusable(full.to_string()))?;
-        let mut token_file = TokenFile {
+        let state = JournalState {
             path: place,
-            file,
             bytes: end.whole_bytes,
             compact_bytes: 0,
             is_in_place: false,
-            lock,
         };
+        let mut token_file = TokenFile { file, lock, state };
         token_file.take_over(end).map_err(failed)?;
         // Removed tuples must not return at the next start.
         if tokens.len() < tuples {
@@ -104,53 +100,43 @@ impl TokenFile {
 
     /// Returns the folder of its files.
     pub fn folder(&self) -> &Path {
-        self.path.parent().unwrap_or(Path::new("/"))
+        self.state.path.parent().unwrap_or(Path::new("/"))
     }
 
     /// Returns a copy. Both write to the same file, so only one of them may be used.
     pub fn share(&self) -> io::Result<TokenFile> {
         Ok(TokenFile {
-            path: self.path.clone(),
             file: self.file.try_clone()?,
             lock: self.lock.try_clone()?,
-            ..*self
+            state: self.state.clone(),
         })
     }
 
     /// Returns the parts for a successor: the descriptors of journal and lock, and the rest.
-    pub fn parts(&self) -> ([BorrowedFd<'_>; 2], Place) {
-        let place = Place {
-            path: self.path.clone(),
-            bytes: self.bytes,
-            compact_bytes: self.compact_bytes,
-            is_in_place: self.is_in_place,
-        };
-        ([self.file.as_fd(), self.lock.as_fd()], place)
+    pub fn parts(&self) -> ([BorrowedFd<'_>; 2], &JournalState) {
+        ([self.file.as_fd(), self.lock.as_fd()], &self.state)
     }
 
     /// Builds the token file from another process' parts, if it is the file of this path.
     pub fn of_parts(
         path: &Path,
         [file, lock]: [OwnedFd; 2],
-        place: Place,
+        state: JournalState,
     ) -> Result<TokenFile, String> {
         match fs::canonicalize(path) {
-            Ok(settled) if settled == place.path => {}
+            Ok(settled) if settled == state.path => {}
             Ok(_) | Err(_) => {
                 return Err(format!(
                     "the other server's token file is '{}', and this one's is '{}'; give the same --token-file",
-                    place.path.display(),
+                    state.path.display(),
                     path.display()
                 ));
             }
         }
         Ok(TokenFile {
-            path: place.path,
             file: file.into(),
-            bytes: place.bytes,
-            compact_bytes: place.compact_bytes,
-            is_in_place: place.is_in_place,
             lock: lock.into(),
+            state,
         })
     }
 
@@ -178,57 +164,57 @@ impl TokenFile {
 
     /// Compacts the journal if it has grown enough. If that fails, it continues to grow.
     pub fn compact_if_grown(&mut self) -> Result<(), String> {
-        if !journal::should_compact(self.bytes, self.compact_bytes) {
+        if !journal::should_compact(self.state.bytes, self.state.compact_bytes) {
             return Ok(());
         }
         let compacted = self.compact();
-        self.compact_bytes = self.bytes;
+        self.state.compact_bytes = self.state.bytes;
         compacted
     }
 
     fn compact(&mut self) -> Result<(), String> {
-        let (tokens, _) = read(&self.file, self.bytes)?;
+        let (tokens, _) = read(&self.file, self.state.bytes)?;
         self.replace(&journal::compact(&tokens)).map_err(|error| {
             // If the disk is full, this leaves no less space than before.
-            let _ = remove_unfinished(&with_suffix(&self.path, "new"));
+            let _ = remove_unfinished(&with_suffix(&self.state.path, "new"));
             error.to_string()
         })
     }
 
     /// Replaces the journal.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let new_path = with_suffix(&self.path, "new");
+        let new_path = with_suffix(&self.state.path, "new");
         remove_unfinished(&new_path)?;
         let new = options().create_new(true).open(&new_path)?;
         new.write_all_at(bytes, 0)?;
         new.sync_all()?;
-        fs::rename(&new_path, &self.path)?;
+        fs::rename(&new_path, &self.state.path)?;
         self.file = new;
-        self.bytes = bytes.len() as u64;
-        self.is_in_place = false;
+        self.state.bytes = bytes.len() as u64;
+        self.state.is_in_place = false;
         self.sync_place()
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.sync_place()?;
-        self.file.write_all_at(bytes, self.bytes)?;
+        self.file.write_all_at(bytes, self.state.bytes)?;
         self.file.sync_data()?;
-        self.bytes += bytes.len() as u64;
+        self.state.bytes += bytes.len() as u64;
         Ok(())
     }
 
     /// Syncs the folder of a new file. Until then a crash could lose the whole file.
     fn sync_place(&mut self) -> io::Result<()> {
-        if !self.is_in_place {
+        if !self.state.is_in_place {
             File::open(self.folder())?.sync_all()?;
-            self.is_in_place = true;
+            self.state.is_in_place = true;
         }
         Ok(())
     }
 
     /// Removes bytes behind the last valid line, so that they cannot return after a crash.
     fn cut(&self) -> io::Result<()> {
-        self.file.set_len(self.bytes)?;
+        self.file.set_len(self.state.bytes)?;
         self.file.sync_all()
     }
 }

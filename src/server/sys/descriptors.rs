@@ -102,8 +102,8 @@ pub fn receive(
             )]
             let bytes = each.cmsg_len as usize - header_bytes;
             for index in 0..bytes / size_of::<c_int>() {
-                // SAFETY: the data of this header are `count` descriptors, perhaps unaligned. The
-                // kernel opened each for this process, and no other code has taken it.
+                // SAFETY: the data of this header are descriptors, perhaps unaligned, of which this
+                // is one. The kernel opened it for this process, and no other code has taken it.
                 descriptors.push_back(unsafe {
                     let data = libc::CMSG_DATA(header).cast::<c_int>();
                     OwnedFd::from_raw_fd(data.add(index).read_unaligned())

@@ -29,10 +29,7 @@ impl Sockets {
 
     /// Leaves the socket to the other process.
     pub fn give_away(&mut self, id: ConnectionId, registry: &Registry) {
-        let place = self.places.get_mut(id.index());
-        if let Some(place) = place
-            && let Some(mut socket) = place.take_if(|socket| socket.id == id)
-        {
+        if let Some(mut socket) = self.take(id) {
             // Otherwise events would come here while the other process has the socket.
             let _ = registry.deregister(&mut socket.stream);
             socket.is_shared = false;
@@ -48,9 +45,7 @@ impl Sockets {
     ) -> io::Result<Sockets> {
         let mut kept = Sockets::default();
         for id in ids {
-            let place = self.places.get_mut(id.index());
-            let socket = place.and_then(|place| place.take_if(|socket| socket.id == id));
-            kept.put(socket.ok_or_else(|| {
+            kept.put(self.take(id).ok_or_else(|| {
                 io::Error::other(format!("connection {id:?} comes without its socket"))
             })?);
         }

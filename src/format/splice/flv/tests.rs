@@ -1,14 +1,8 @@
+use super::super::super::tests::flv_tag as tag;
 use super::super::super::window::Window;
 use super::*;
 
 const HEAD: &[u8] = b"FLV\x01\x05\0\0\0\x09\0\0\0\0";
-
-fn tag(kind: u8, milliseconds: u32, body: &[u8]) -> Vec<u8> {
-    let [_, size @ ..] = (body.len() as u32).to_be_bytes();
-    let [high, time @ ..] = milliseconds.to_be_bytes();
-    let whole = (body.len() as u32 + 11).to_be_bytes();
-    [&[kind], &size[..], &time, &[high, 0, 0, 0], body, &whole].concat()
-}
 
 /// Returns the bytes that go out.
 fn cut(tags: &mut Tags, bytes: &[u8]) -> Vec<u8> {

@@ -6,10 +6,11 @@
 //! milliseconds, and no buffer overflows that the stream itself would not overflow. The writer does
 //! not wait: only the clock says so.
 
+use crate::remux::medium::MILLISECOND;
+
 /// Time from the beginning of a unit's arrival to its decoding. Sound of a high bit rate begins
 /// later, when its buffer has room. A picture of 150 kB arrives in this time at 12 Mbit/s.
 pub(super) const MARGIN: i64 = 100 * MILLISECOND;
-pub(super) const MILLISECOND: i64 = 1_000_000;
 
 /// After this time the clock is repeated with the next packet of its own PID.
 const REFERENCE_SOON: i64 = 30 * MILLISECOND;

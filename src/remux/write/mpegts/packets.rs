@@ -2,15 +2,13 @@
 
 use super::super::super::medium::ticks;
 use super::clock::MultiplexClock;
-pub(super) use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
+pub(super) use crate::format::mpegts::{PACKET_BYTES, packet_head};
 
 /// Most payload bytes of a transport packet.
 pub(super) const PAYLOAD_BYTES: usize = PACKET_BYTES - HEAD_BYTES;
 const HEAD_BYTES: usize = 4;
 /// Length of a clock reference in an adaptation field: length, flags, six bytes.
 const REFERENCE_BYTES: usize = 8;
-/// Longest PES packet whose length field can say its length. A longer one, of video, has 0 there.
-const LENGTH_MAX: usize = 0xffff;
 
 /// Continuity counter of the next packet with a payload, for one PID.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,9 +35,10 @@ pub(super) fn pes_head(
     let has_decode = decode != present;
     let times_bytes = if has_decode { 10 } else { 5 };
     let length = 3 + times_bytes + payload_bytes;
-    let length = u16::try_from(length).ok().filter(|_| length <= LENGTH_MAX);
+    // Video may be too long for the field.
+    let length = u16::try_from(length).unwrap_or(0);
     head.extend_from_slice(&[0, 0, 1, stream_id]);
-    head.extend_from_slice(&length.unwrap_or(0).to_be_bytes());
+    head.extend_from_slice(&length.to_be_bytes());
     // The payload begins with a unit.
     head.extend_from_slice(&[
         0x84,
@@ -96,10 +95,9 @@ impl Sending<'_> {
             repeats_reference &= !is_end;
             let flags = u8::from(is_first && self.is_join) << 6 | u8::from(is_told) << 4;
             let field = adaptation(flags, is_told.then(|| clock.reference()), left);
-            let [high, low] = self.pid.to_be_bytes();
             let control = if field.bytes == 0 { 0x10 } else { 0x30 };
-            let start = u8::from(is_first) << 6;
-            out.extend_from_slice(&[SYNC_BYTE, start | high, low, control | self.counter.next()]);
+            let control = control | self.counter.next();
+            out.extend_from_slice(&packet_head(self.pid, is_first, control));
             if field.bytes != 0 {
                 field.write(out);
             }
@@ -124,10 +122,9 @@ pub(super) fn write_reference(
     clock: &mut MultiplexClock,
     out: &mut Vec<u8>,
 ) {
-    let [high, low] = pid.to_be_bytes();
     // A packet without a payload repeats the counter.
     let last = counter.0.wrapping_sub(1) & 0x0f;
-    out.extend_from_slice(&[SYNC_BYTE, high, low, 0x20 | last]);
+    out.extend_from_slice(&packet_head(pid, false, 0x20 | last));
     adaptation(0x10, Some(clock.reference()), 0).write(out);
 }
 

@@ -47,11 +47,8 @@ pub(super) struct StreamFormat {
 }
 
 impl StreamFormat {
-    /// Returns the format of a track. `None` if [`left_out`] gives a reason.
+    /// Returns the format of a track with a known setup. `None` if [`left_out`] gives a reason.
     pub fn of(track: &Track) -> Result<Option<StreamFormat>> {
-        if left_out(track).is_some() {
-            return Ok(None);
-        }
         let setup = track.setup.as_deref().unwrap_or(&[]);
         let sound = |stream_type, stream_id, descriptors: Vec<u8>, framing| StreamFormat {
             stream_type,
@@ -82,7 +79,9 @@ impl StreamFormat {
                 bits: h265_bits(byte(setup, 12)),
             },
             Codec::Aac => {
-                let head = adts_head(setup).ok_or(MediaError("its AAC fits into no ADTS"))?;
+                let Some(head) = adts_head(setup) else {
+                    return Ok(None);
+                };
                 let channels = (head[2] & 1) << 2 | head[3] >> 6;
                 StreamFormat {
                     bits: if channels > 2 {

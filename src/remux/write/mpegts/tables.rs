@@ -1,7 +1,8 @@
 //! Writes the tables of one program (ISO/IEC 13818-1 section 2.4.4).
 
-use super::packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, SYNC_BYTE};
+use super::packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, packet_head};
 use crate::format::mpegts::checksum;
+
 pub(super) const MAP_PID: u16 = 0x1000;
 const PROGRAM: u16 = 1;
 
@@ -97,9 +98,7 @@ fn write_section(pid: u16, section: &[u8], counter: &mut Counter, out: &mut Vec<
     let mut is_first = true;
     while !rest.is_empty() {
         let end = out.len() + PACKET_BYTES;
-        let [high, low] = pid.to_be_bytes();
-        let start = u8::from(is_first) << 6;
-        out.extend_from_slice(&[SYNC_BYTE, start | high, low, 0x10 | counter.next()]);
+        out.extend_from_slice(&packet_head(pid, is_first, 0x10 | counter.next()));
         if is_first {
             out.push(0);
         }
