@@ -241,9 +241,8 @@ impl HandedOver {
     pub fn taken_over(&self, options: &[&str]) -> Result<Relay, String> {
         let mut successor = handover::Successor::new(settings(options), false);
         for (stream, at, bytes) in &self.media {
-            successor
-                .media(*stream, *at, bytes)
-                .map_err(|unfit| unfit.0)?;
+            let taken = successor.take(handover::Piece::Media(*stream, *at, bytes));
+            taken.map_err(|unfit| unfit.0)?;
         }
         let heard = successor.receive(self.records.as_bytes());
         let taken = heard.and_then(|()| successor.take_over());
@@ -255,10 +254,10 @@ impl HandedOver {
 impl Stage {
     pub fn tell(&mut self) -> HandedOver {
         let mut media = Vec::new();
-        for (stream, range) in handover::media(&self.relay) {
+        for (stream, range) in self.relay.streams.media() {
             let mut at = range.start;
             while at < range.end {
-                let bytes = handover::media_bytes(&self.relay, stream, at);
+                let bytes = self.relay.streams.media_bytes(stream, at);
                 assert!(!bytes.is_empty(), "of {range:?} there is none at {at}");
                 media.push((stream, at, bytes.to_vec()));
                 at += bytes.len() as u64;

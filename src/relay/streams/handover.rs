@@ -17,7 +17,7 @@ use crate::copied::{Copied, CopiedPart, Copies};
 use crate::handover::{COUNT_MAX, HandoverError, Line, Writer, must};
 use crate::relay::context::Context;
 use crate::relay::timers::Owner;
-use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Level, Limits, StreamId};
+use crate::relay::{ConnectionId, Level, Limits, StreamId};
 use crate::remux::{Remuxer, RemuxerState};
 use crate::slots::Slots;
 use crate::stream::{Detected, End, HeaderVersion, Pool, Received, Viewer, ViewerId};
@@ -259,10 +259,7 @@ impl Streams {
         ctx: &mut Context,
     ) -> Result<OwnState, HandoverError> {
         let limits = &ctx.settings().limits;
-        let bounds = (
-            &limits.stream,
-            limits.connections_max + CONNECTIONS_BEYOND_MAX,
-        );
+        let bounds = (&limits.stream, limits.places_max());
         let Some(stream) = self.streams.get_mut(id) else {
             return Ok(Ok(()));
         };

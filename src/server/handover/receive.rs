@@ -16,8 +16,8 @@ use super::wire::{Frame, Inbox, Kind, TAKEN};
 use super::{Hello, peer_of_same_user};
 use crate::config::Config;
 use crate::handover::is_known;
-use crate::relay::handover::{Successor, connections};
-use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Relay, Settings, StreamId};
+use crate::relay::handover::{Piece, Successor, connections};
+use crate::relay::{ConnectionId, Relay, Settings, StreamId};
 use crate::server::bound::Bound;
 use crate::server::disk::TokenFile;
 use crate::server::sys::process::await_end;
@@ -151,7 +151,7 @@ impl Receiver<'_> {
         registry: &Registry,
     ) -> Receiver<'_> {
         Receiver {
-            places_max: settings.limits.connections_max + CONNECTIONS_BEYOND_MAX,
+            places_max: settings.limits.places_max(),
             successor: Successor::new(settings, is_kept),
             registry,
             predecessor: Predecessor {
@@ -193,21 +193,20 @@ impl Receiver<'_> {
     fn take(&mut self, frame: Frame, config: &Config) -> io::Result<()> {
         let predecessor = &mut self.predecessor;
         let bytes = &frame.bytes;
+        let mut take = |piece| self.successor.take(piece).map_err(io::Error::other);
         match frame.kind {
             Kind::Media => {
                 let ([id, from], media) = numbers(bytes)?;
-                let taken = self.successor.media(StreamId::from_u64(id), from, media);
-                taken.map_err(io::Error::other)?;
+                take(Piece::Media(StreamId::from_u64(id), from, media))?;
             }
             Kind::Gone => {
                 let ([id], _) = numbers(bytes)?;
-                self.successor.forget_media(StreamId::from_u64(id));
+                take(Piece::Gone(StreamId::from_u64(id)))?;
             }
             Kind::Copy(part) => {
                 let ([id, from], copied) = numbers(bytes)?;
                 let from = usize::try_from(from).map_err(io::Error::other)?;
-                let taken = self.successor.copy((id, part), from, copied);
-                taken.map_err(io::Error::other)?;
+                take(Piece::Copy((id, part), from, copied))?;
             }
             Kind::Listener | Kind::Datagrams if predecessor.bound.0.len() < BOUND_MAX => {
                 let descriptor = frame.descriptors.into_iter().next();
