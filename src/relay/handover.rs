@@ -344,19 +344,10 @@ impl Successor {
 impl RelayState {
     fn receive(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         match line.name {
-            "context" => {
-                self.old = self.ctx.receive(line)?;
-                Ok(())
-            }
+            "context" => self.ctx.receive(line).map(|old| self.old = old),
             "counts" => self.ctx.receive_counts(line),
-            "events" => {
-                self.ctx.events = line.read()?;
-                Ok(())
-            }
-            "ids" => {
-                self.ids = Some(line.read()?);
-                Ok(())
-            }
+            "events" => line.read().map(|events| self.ctx.events = events),
+            "ids" => line.read().map(|ids| self.ids = Some(ids)),
             "grants" => self.grants.receive(line, self.is_kept, &self.ctx),
             "token" | "tokens" => self.grants.receive_token(line),
             "blocks" | "barred" => self.grants.receive_blocks(line, &self.ctx),
@@ -364,8 +355,8 @@ impl RelayState {
             "origins" if self.old.had_other_origins(self.ctx.settings()) => Ok(()),
             "origins" => self.fetch.receive(line),
             "errand" => {
-                self.pending_calls.push(pending_call(line, &self.ctx)?);
-                Ok(())
+                let call = pending_call(line, &self.ctx);
+                call.map(|call| self.pending_calls.push(call))
             }
             "stream" => self.streams.receive(line, &mut self.copies),
             "viewer" => self.streams.receive_viewer(line, &mut self.copies),
@@ -470,8 +461,7 @@ fn agree(relay: &mut Relay) -> Result<(), HandoverError> {
     );
     must((viewers, sources, origin_requests, calls) == known, || {
         "a viewer, a source, an origin or a call is not there".to_owned()
-    })?;
-    Ok(())
+    })
 }
 
 impl<'de> Deserialize<'de> for ListedId {
