@@ -85,10 +85,9 @@ impl Streams {
                     let is_it = |other: &&HeaderVersion| Rc::ptr_eq(other, header);
                     headers.iter().position(is_it).unwrap_or_else(|| {
                         headers.push(header);
-                        let other = Some(&**header).filter(|header| **header != own);
-                        let bytes = other.cloned().unwrap_or_default();
-                        let state = HeaderState { bytes };
-                        writer.put("header", id.to_u64(), &state);
+                        let is_own = **header == own;
+                        let bytes = if is_own { Vec::new() } else { header.to_vec() };
+                        writer.put("header", id.to_u64(), &HeaderState { bytes });
                         headers.len() - 1
                     })
                 });
@@ -296,19 +295,16 @@ impl Streams {
 
     /// Checks that a stream and the streams that are remuxed from it name each other.
     fn check_remuxing(&self, id: StreamId, stream: &Stream) -> Result<(), HandoverError> {
-        let known = |id: StreamId| self.streams.get(id);
-        let have_original = stream.remux_targets.iter().all(|remux_target| {
-            let remuxed = remux_target
-                .stream
-                .map(|id| known(id).and_then(|stream| stream.remuxed.as_ref()));
-            remuxed.is_none_or(|remuxed| remuxed.is_some_and(|remuxed| remuxed.original == id))
+        let targets = stream.remux_targets.iter();
+        let mut all_remuxed = targets.filter_map(|target| target.stream);
+        let have_original = all_remuxed.all(|remuxed| {
+            let remuxed = self.remuxed_as(remuxed);
+            remuxed.is_some_and(|remuxed| remuxed.original == id)
         });
         let is_target = stream.remuxed.as_ref().is_none_or(|remuxed| {
-            let remux_targets = known(remuxed.original).map(|original| &original.remux_targets);
-            let mut remux_targets = remux_targets.into_iter().flatten();
-            remux_targets.any(|remux_target| {
-                remux_target.stream == Some(id) && remux_target.target == remuxed.target
-            })
+            let original = self.streams.get(remuxed.original);
+            let its = original.and_then(|original| original.target(remuxed.target));
+            its.is_some_and(|its| its.stream == Some(id))
         });
         must(have_original && is_target, || {
             format!("stream {id:?} is made of another")
