@@ -11,7 +11,9 @@ use crate::config::{self, Command};
 use crate::gather::Gather;
 use crate::http::{Body, Framing, Part};
 use crate::relay::clients::WaitFor;
-use crate::relay::{Action, ConnectionId, Job, JobId, Outgoing, Relay, Settings, write_next};
+use crate::relay::{
+    Action, ConnectionId, Job, JobId, Outgoing, Relay, Settings, UdpPort, write_next,
+};
 #[cfg(feature = "handover")]
 use crate::relay::{StreamId, handover};
 use crate::time::Instant;
@@ -116,6 +118,13 @@ impl Stage {
         for piece in media.chunks(40_000) {
             self.relay.received(source, piece, self.now);
         }
+        self.settle();
+    }
+
+    /// A datagram comes from this address.
+    pub fn arrive(&mut self, from: &str, datagram: &[u8]) {
+        let from = from.parse().expect("an address");
+        self.relay.datagram(from, UdpPort::Rtp, datagram, self.now);
         self.settle();
     }
 
