@@ -10,13 +10,12 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 use serde::Serialize;
 
-use super::receive::{self, PathState};
 use super::wire::{self, FRAME_BYTES_MAX, Kind, PIECE_BYTES_MAX, TAKEN};
-use super::{Hello, Predecessor, peer_of_same_user};
+use super::{Hello, peer_of_same_user};
 use crate::config::Config;
 use crate::handover::FORMAT;
 use crate::relay::handover::{Copying, Piece, hand_over, is_quiet, let_go};
-use crate::relay::{ConnectionId, Relay, Settings, UdpPort};
+use crate::relay::{ConnectionId, Relay, UdpPort};
 use crate::server::bound::Place;
 use crate::server::disk::Disk;
 use crate::server::sys::descriptors::{self, AT_ONCE_MAX};
@@ -84,28 +83,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 impl Handover {
-    /// Takes the path of `--handover`, or receives all from the server that has it. This comes before
-    /// anything else is bound. So of two servers that start at once, one takes over from the other. Errors
-    /// are sentences.
-    pub fn start(
-        config: &Config,
-        settings: &Settings,
-        registry: &Registry,
-    ) -> Result<(Handover, Option<Predecessor>), String> {
-        let mut handover = Handover::default();
-        let Some(path) = &config.handover else {
-            return Ok((handover, None));
-        };
-        match receive::find(path, (config, settings), registry)? {
-            PathState::Server(predecessor) => Ok((handover, Some(*predecessor))),
-            PathState::Nobody(listener) => {
-                let waits = handover.wait_at(listener, registry);
-                waits.map_err(|error| format!("cannot wait for a successor: {error}"))?;
-                Ok((handover, None))
-            }
-        }
-    }
-
     /// Waits for the next successor where the predecessor did.
     pub fn go_on(
         &mut self,
@@ -121,7 +98,8 @@ impl Handover {
         }
     }
 
-    fn wait_at(&mut self, mut listener: Listener, registry: &Registry) -> io::Result<()> {
+    /// Waits for a successor at this listener.
+    pub fn wait_at(&mut self, mut listener: Listener, registry: &Registry) -> io::Result<()> {
         listener.register(SUCCESSOR, registry)?;
         (self.listener, self.is_ready) = (Some(listener), true);
         Ok(())
