@@ -15,9 +15,9 @@ pub struct Copied {
     copied: usize,
 }
 
-/// Fewer bytes are sent with all else.
+/// Fewer bytes are not copied, but sent with all else.
 #[cfg(feature = "handover")]
-const COPIED_MIN: usize = 64;
+pub const COPIED_MIN: usize = 64;
 
 impl Copied {
     /// Returns how many bytes no successor has.

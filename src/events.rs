@@ -29,8 +29,6 @@ pub struct Events {
     units: VecDeque<Unit>,
     /// The number of the first unit.
     pub first: u64,
-    /// Bytes of the texts of their session ids.
-    names_bytes: usize,
     /// Offset of the first byte, counted from the first byte of all events.
     begin: u64,
     /// Whether a reader has ever come.
@@ -45,13 +43,6 @@ struct Unit {
     end: u64,
     /// Session that it is about.
     of: Option<SessionId>,
-}
-
-impl Unit {
-    /// Returns the bytes of the text of its session id, which may have no other owner.
-    fn name_bytes(&self) -> usize {
-        self.of.as_ref().map_or(0, SessionId::held_bytes)
-    }
 }
 
 /// Most bytes of text that are kept.
@@ -136,9 +127,7 @@ impl Events {
             self.reserve(text.len());
             self.bytes.extend(&text);
             let end = self.begin + self.bytes.len() as u64;
-            let unit = Unit { end, of };
-            self.names_bytes += unit.name_bytes();
-            self.units.push_back(unit);
+            self.units.push_back(Unit { end, of });
             self.is_new = true;
         }
         self.scratch = text;
@@ -155,7 +144,6 @@ impl Events {
 
     fn drop_first(&mut self) {
         if let Some(unit) = self.units.pop_front() {
-            self.names_bytes -= unit.name_bytes();
             let bytes = (unit.end - self.begin) as usize;
             self.bytes.drain(..bytes);
             self.begin = unit.end;
@@ -325,19 +313,6 @@ mod tests {
             assert!(events.first > 1, "it is longer than is kept");
             assert!(got == expected, "{bytes_max} at once");
         }
-    }
-
-    /// A sessionid may be nowhere but here, where what it was about is over.
-    #[test]
-    fn memory_of_session_ids_is_counted() {
-        let name = "n".repeat(SessionId::BYTES_MAX);
-        let mut events = Events::default();
-        events.keep();
-        for _ in 0..4 * UNITS_MAX {
-            push(&mut events, &name, &"x".repeat(200));
-        }
-        let names = events.units.len() * session(&name).held_bytes();
-        assert_eq!(events.names_bytes, names, "and those that are gone are not");
     }
 
     #[test]

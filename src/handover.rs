@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   tollgate 4 "0.2.0"
-//!   core 0 {"run":…}
+//!   context 0 {"run":…}
 //!   connection 4294967296 {"peer":"192.0.2.1:4711",…}
 //!   …
 //!   end 42 null

@@ -123,10 +123,10 @@
 //!
 //! # The life of a hand-over
 //!
-//! The bytes of streams are sent while the old process serves.
+//! The bytes of streams are copied while the old process serves.
 //!
-//! - `relay::handover::media_bytes` lends bytes of a stream,
-//! - `relay::streams::handover::Streams::media_bytes` returns them from the buffer.
+//! - `relay::handover::Copying::next` returns the next piece to copy,
+//! - `relay::streams::handover::Streams::media_bytes` returns a stream's bytes from its buffer.
 //!
 //! Then the old process stops, and sends its state.
 //!

@@ -21,6 +21,14 @@ pub struct Id<T> {
 }
 
 impl<T> Id<T> {
+    fn new(index: usize, generation: u32) -> Id<T> {
+        Id {
+            index: index as u32,
+            generation,
+            kind: PhantomData,
+        }
+    }
+
     /// Returns the id as a number, for the kernel's event queue.
     pub fn to_u64(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
@@ -102,12 +110,7 @@ impl<T> Slots<T> {
         let generation = self.next_generation;
         // Wraps after 2^32 entries. An id would have to be exactly that old to find a wrong entry.
         self.next_generation = generation.wrapping_add(1);
-        let index = self.entries.insert((generation, entry));
-        Id {
-            index: index as u32,
-            generation,
-            kind: PhantomData,
-        }
+        Id::new(self.entries.insert((generation, entry)), generation)
     }
 
     /// Removes the entry, if it is there.
@@ -140,23 +143,13 @@ impl<T> Slots<T> {
     /// Returns the id of the entry at this index, if there is one.
     pub fn id_at(&self, index: usize) -> Option<Id<T>> {
         let (generation, _) = self.entries.get(index)?;
-        Some(Id {
-            index: index as u32,
-            generation: *generation,
-            kind: PhantomData,
-        })
+        Some(Id::new(index, *generation))
     }
 
     /// Returns all entries, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (Id<T>, &T)> {
-        self.entries.iter().map(|(index, (generation, entry))| {
-            let id = Id {
-                index: index as u32,
-                generation: *generation,
-                kind: PhantomData,
-            };
-            (id, entry)
-        })
+        let entries = self.entries.iter();
+        entries.map(|(index, (generation, entry))| (Id::new(index, *generation), entry))
     }
 
     /// Returns all entries from this index on, in order of their indexes. Looks at every place.

@@ -10,9 +10,7 @@ use serde_json::{Value, json};
 use tollgate::config::Config;
 use tollgate::format::Format;
 use tollgate::gather::Gather;
-use tollgate::relay::handover::{
-    Successor, begin, bytes_left, connections, copy, hand_over, media, media_bytes, uncopied,
-};
+use tollgate::relay::handover::{Copying, Piece, Successor, connections, hand_over};
 use tollgate::relay::{ConnectionId, Outgoing, Relay, Settings, UdpPort, write_next};
 use tollgate::remux::{Reader, ReaderEvent};
 use tollgate::time::Instant;
@@ -204,12 +202,16 @@ const FILES: [&str; 10] = [
 
 /// As the door takes it.
 fn told((mut relay, now): (Relay, Instant)) -> Vec<u8> {
-    let ranges = media(&relay).map(|(live, range)| {
-        let bytes = range.end - range.start;
-        format!("media {} {} {bytes}\n", live.to_u64(), range.start)
-    });
-    let mut text: String = ranges.collect();
+    let mut text = String::new();
+    let mut copying = Copying::begin(&mut relay);
+    while let Some(piece) = copying.next(&mut relay, usize::MAX) {
+        if let Piece::Media(live, from, bytes) = piece {
+            text += &format!("media {} {from} {}\n", live.to_u64(), bytes.len());
+        }
+    }
     text.push('\n');
+    // The records have all other bytes.
+    Copying::begin(&mut relay);
     let mut told = text.into_bytes();
     let going = hand_over(&mut relay, now, &mut |piece| told.extend_from_slice(piece));
     assert!(going.len() > 5);
@@ -228,7 +230,8 @@ fn take_over(data: &[u8]) -> Result<Relay, String> {
             .collect();
         let bytes = vec![0; numbers[2] as usize];
         let live = tollgate::relay::StreamId::from_u64(numbers[0]);
-        successor.media(live, numbers[1], &bytes).expect("media");
+        let piece = Piece::Media(live, numbers[1], &bytes);
+        successor.take(piece).expect("media");
         rest = &line[end + 1..];
     }
     let records = rest.strip_prefix(b"\n").expect("an empty line");
@@ -467,10 +470,11 @@ fn an_unfinished_head_is_sent_before_the_standstill() {
         .map(|port| client(&mut relay, 1, port, head.as_bytes(), now))
         .collect();
     let mut successor = Successor::new(settings(), false);
-    begin(&mut relay);
-    assert_eq!(uncopied_bytes(&mut relay), ids.len() * head.len());
-    copy_clients(&mut relay, &mut successor, 3_000);
-    assert_eq!(uncopied_bytes(&mut relay), 0);
+    assert_eq!(large_bytes(&mut relay), ids.len() * head.len());
+    let mut copying = Copying::begin(&mut relay);
+    copy(&mut copying, &mut relay, &mut successor, 3_000);
+    copying.list(&mut relay);
+    assert_eq!(copying.left(&mut relay), 0);
     // One goes on, one begins another request, and one has gone.
     relay.received(ids[0], b"b\r\nY: ", now);
     relay.received(ids[1], format!("\r\n\r\n{head}").as_bytes(), now);
@@ -523,10 +527,10 @@ fn an_answer_that_nobody_takes_is_sent_before_the_standstill() {
         });
     }
     let mut successor = Successor::new(settings(), false);
-    begin(&mut relay);
-    let large = uncopied_bytes(&mut relay);
+    let large = large_bytes(&mut relay);
     assert!(large > ids.len() * 10_000, "{large}");
-    copy_clients(&mut relay, &mut successor, 3_000);
+    let mut copying = Copying::begin(&mut relay);
+    copy(&mut copying, &mut relay, &mut successor, 3_000);
     // One takes most of it, and one has gone.
     relay.unblocked(ids[0]);
     write_next(&mut relay, now, |id, output| {
@@ -604,11 +608,10 @@ fn fall(hands_over: bool) -> (Out, usize) {
     let mut sent = 0;
     if hands_over {
         let mut successor = Successor::new(settings(), false);
-        begin(&mut relay);
-        let large = uncopied_bytes(&mut relay);
+        let large = large_bytes(&mut relay);
         assert!(large > 30_000, "{large} bytes of rests");
-        copy_clients(&mut relay, &mut successor, 7_000);
-        copy_media(&relay, &mut successor);
+        let mut copying = Copying::begin(&mut relay);
+        copy(&mut copying, &mut relay, &mut successor, 7_000);
         hand_over(&mut relay, now, &mut |piece| {
             sent += piece.len();
             successor.receive(piece).expect("it is read");
@@ -746,7 +749,7 @@ fn of_sources(sources: &[&Vec<u8>], cut: usize, copies_early: Option<bool>) -> (
     client(&mut relay, 1, 2, call.as_bytes(), now);
     write(&mut relay, now, 4);
     let mut successor = Successor::new(settings(), false);
-    begin(&mut relay);
+    let mut copying = Copying::begin(&mut relay);
     let (mut out, mut large, mut sent) = (Out::new(), 0, 0);
     let mut source = None;
     for (nth, media) in sources.iter().enumerate() {
@@ -765,15 +768,15 @@ fn of_sources(sources: &[&Vec<u8>], cut: usize, copies_early: Option<bool>) -> (
             }
             take_out(&mut relay, now, &mut out);
             if copies_early == Some(true) {
-                copy_clients(&mut relay, &mut successor, 700);
+                copy(&mut copying, &mut relay, &mut successor, 700);
             }
         }
         if let Some(copies_early) = copies_early {
             if !copies_early {
-                large = uncopied_bytes(&mut relay);
-                copy_clients(&mut relay, &mut successor, 700);
+                large = large_bytes(&mut relay);
+                copying = Copying::begin(&mut relay);
             }
-            copy_media(&relay, &mut successor);
+            copy(&mut copying, &mut relay, &mut successor, 700);
             hand_over(&mut relay, now, &mut |piece| {
                 sent += piece.len();
                 successor.receive(piece).expect("it is read");
@@ -948,40 +951,31 @@ fn take_out(relay: &mut Relay, now: Instant, out: &mut Out) {
     relay.check();
 }
 
-/// Returns how many bytes that clients can make large have yet to be copied.
-fn uncopied_bytes(relay: &mut Relay) -> usize {
-    let names = uncopied(relay).into_iter();
-    names.map(|name| bytes_left(relay, name)).sum()
-}
-
-/// Copies what clients have made large, in pieces.
-fn copy_clients(relay: &mut Relay, successor: &mut Successor, bytes_max: usize) {
-    for name in uncopied(relay) {
-        while let Some((from, bytes)) = copy(relay, name, bytes_max) {
-            let copied = successor.copy(name, from, bytes);
-            copied.expect("it is in order");
+/// Returns how many bytes clients and sources have made large. Nothing counts as copied.
+fn large_bytes(relay: &mut Relay) -> usize {
+    let mut copying = Copying::begin(relay);
+    let mut large = 0;
+    while let Some(piece) = copying.next(relay, usize::MAX) {
+        if let Piece::Copy(_, _, bytes) = piece {
+            large += bytes.len();
         }
     }
+    large
 }
 
-/// Copies the bytes of all streams.
-fn copy_media(relay: &Relay, successor: &mut Successor) {
-    for (live, range) in media(relay) {
-        let mut at = range.start;
-        while at < range.end {
-            let bytes = media_bytes(relay, live, at);
-            successor.media(live, at, bytes).expect("media");
-            at += bytes.len() as u64;
-        }
+/// Copies all pieces, each of at most `bytes_max`.
+fn copy(copying: &mut Copying, relay: &mut Relay, successor: &mut Successor, bytes_max: usize) {
+    copying.list(relay);
+    while let Some(piece) = copying.next(relay, bytes_max) {
+        successor.take(piece).expect("it is in order");
     }
 }
 
 /// Another core that has taken over from this one.
 fn next_core(mut relay: Relay, now: Instant) -> Relay {
     let mut successor = Successor::new(settings(), false);
-    begin(&mut relay);
-    copy_clients(&mut relay, &mut successor, 100);
-    copy_media(&relay, &mut successor);
+    let mut copying = Copying::begin(&mut relay);
+    copy(&mut copying, &mut relay, &mut successor, 100);
     let going = hand_over(&mut relay, now, &mut |piece| {
         successor.receive(piece).expect("it is read");
     });

@@ -3,22 +3,19 @@
 //!
 //! ```text
 //!   the old one, which serves                       the new one
-//!   media, media_bytes  ── bytes of streams ──────▶ Successor::media      again and again
-//!   begin               once, when a successor comes
-//!   uncopied, copy      ── what may be large ─────▶ Successor::copy       again and again
+//!   Copying::begin      once, when a successor comes
+//!   Copying::next       ── pieces ────────────────▶ Successor::take       again and again
 //!   (it stops)
 //!   is_quiet?           until no change is being written to the disk
-//!   media, media_bytes  ── newer bytes ───────────▶ Successor::media      once
-//!   uncopied, copy      ── newer ones ────────────▶ Successor::copy       once
+//!   Copying::list, next ── the newest pieces ─────▶ Successor::take       until there is none
 //!   hand_over           ── records ───────────────▶ Successor::receive    as they are made
 //!                                                   Successor::take_over  a Relay and its time
 //!                       ◀─ it has everything ──────
 //!   let_go, and on until the other clients have left  (it serves)
 //! ```
 //!
-//! A stream's bytes are sent with their offsets, which ascend. Newer bytes are sent with the next
-//! piece. The bytes may be sent again from the oldest one on. They must be if the next piece does
-//! not follow the one before.
+//! Pieces are the bytes of streams, and bytes that a client or a source can make large. Each piece
+//! has an offset. If it does not follow the piece before it, it replaces the earlier bytes.
 //!
 //! Writing the state changes nothing. So the old process can continue after [`hand_over`] if the new
 //! one does not take over. Between [`hand_over`] and [`let_go`] it must not pass input to its core.
@@ -34,7 +31,7 @@
 //! (none if the core [`is_quiet`]). Connections by RTMP are closed by [`let_go`]. Their sources are
 //! lost for the new process, and publish there again.
 
-use std::ops::Range;
+use std::collections::HashMap;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -49,28 +46,12 @@ use super::rtp_in::RtpIn;
 use super::streams::{StreamSource, Streams, StreamsState};
 use super::viewer_id::ListedId;
 use super::{CONNECTIONS_BEYOND_MAX, ConnectionId, Limits, Relay, Settings, StreamId};
-use crate::copied::{Copied, Copies};
+use crate::copied::{COPIED_MIN, Copied, Copies};
 pub use crate::copied::{CopiedPart, CopyName};
 use crate::gate::SessionId;
 use crate::handover::{HandoverError, Line, Reader, Writer, must};
 use crate::time::Instant;
 use crate::token_bucket::TokenBucket;
-
-/// Returns the offsets of the bytes that each stream has in its buffer.
-pub fn media(relay: &Relay) -> impl Iterator<Item = (StreamId, Range<u64>)> {
-    relay.streams.media()
-}
-
-/// Returns whether there is this stream.
-pub fn has_stream(relay: &Relay, stream: StreamId) -> bool {
-    relay.streams.has(stream)
-}
-
-/// Returns bytes of a stream's buffer from this offset to the end of the block. Returns none if there are
-/// none, or if they are overwritten.
-pub fn media_bytes(relay: &Relay, stream: StreamId, from: u64) -> &[u8] {
-    relay.streams.media_bytes(stream, from)
-}
 
 /// Largest copy in bytes, beside a stream's buffer. Heads, pipelined requests and answers are
 /// smaller, and what a splicer holds is no longer than the buffer.
@@ -91,35 +72,100 @@ fn copied(relay: &mut Relay, (id, part): CopyName) -> Option<&mut Copied> {
 fn copy_names(relay: &Relay) -> Vec<CopyName> {
     let names = |id: u64, parts: &'static [CopiedPart]| parts.iter().map(move |part| (id, *part));
     let clients = connections(relay).flat_map(|id| names(id.to_u64(), &CopiedPart::OF_CLIENT));
-    let streams = media(relay).flat_map(|(id, _)| names(id.to_u64(), &CopiedPart::OF_STREAM));
+    let streams = relay.streams.media();
+    let streams = streams.flat_map(|(id, _)| names(id.to_u64(), &CopiedPart::OF_STREAM));
     clients.chain(streams).collect()
 }
 
-/// Begins to hand over: a successor has nothing yet.
-pub fn begin(relay: &mut Relay) {
-    for name in copy_names(relay) {
-        if let Some(bytes) = copied(relay, name) {
-            bytes.forget();
-        }
-    }
-}
-
-/// Returns the names of bytes that clients can make large and that have yet to be copied.
-pub fn uncopied(relay: &mut Relay) -> Vec<CopyName> {
-    let mut names = copy_names(relay);
-    names.retain(|name| bytes_left(relay, *name) > 0);
-    names
-}
-
-/// Returns how many of these bytes have yet to be copied.
-pub fn bytes_left(relay: &mut Relay, name: CopyName) -> usize {
+fn bytes_left(relay: &mut Relay, name: CopyName) -> usize {
     copied(relay, name).map_or(0, |copied| copied.bytes_left())
 }
 
-/// Returns at most `bytes_max` of the bytes that have yet to be copied, and their offset. Returns
-/// `None` if there are few of them.
-pub fn copy(relay: &mut Relay, name: CopyName, bytes_max: usize) -> Option<(usize, &[u8])> {
-    copied(relay, name)?.next(bytes_max)
+/// A piece that is copied while the old process serves.
+#[derive(Clone, Copy, Debug)]
+pub enum Piece<'a> {
+    /// Bytes of a stream, and their offset.
+    Media(StreamId, u64, &'a [u8]),
+    /// The stream is no more.
+    Gone(StreamId),
+    /// Bytes that a client or a source has made large, and their offset.
+    Copy(CopyName, usize, &'a [u8]),
+}
+
+/// What a successor has of the bytes that are copied while this process serves.
+#[derive(Default)]
+pub struct Copying {
+    /// How far each stream has been copied.
+    streams: HashMap<StreamId, u64>,
+    /// The stream of the newest piece.
+    newest: Option<StreamId>,
+    /// Names of bytes that clients or sources have made large. They may have been copied since.
+    large: Vec<CopyName>,
+}
+
+impl Copying {
+    /// Begins: the successor has nothing yet.
+    pub fn begin(relay: &mut Relay) -> Copying {
+        for name in copy_names(relay) {
+            if let Some(bytes) = copied(relay, name) {
+                bytes.forget();
+            }
+        }
+        let mut copying = Copying::default();
+        copying.list(relay);
+        copying
+    }
+
+    /// Lists again what clients and sources have made large.
+    pub fn list(&mut self, relay: &mut Relay) {
+        self.large = copy_names(relay);
+        self.large.retain(|name| bytes_left(relay, *name) > 0);
+    }
+
+    /// Returns how many bytes are left to copy.
+    pub fn left(&self, relay: &mut Relay) -> u64 {
+        let large = self.large.iter();
+        let large: usize = large.map(|name| bytes_left(relay, *name)).sum();
+        let streams = relay.streams.media();
+        let media = streams.map(|(id, range)| range.end - self.end_of(id).max(range.start));
+        media.sum::<u64>() + large as u64
+    }
+
+    fn end_of(&self, id: StreamId) -> u64 {
+        self.streams.get(&id).copied().unwrap_or(0)
+    }
+
+    /// Returns the next piece, of at most `bytes_max` bytes. Streams take turns, so a fast source does
+    /// not keep others from being copied. The successor frees the memory of streams that are no more
+    /// before it gets more media.
+    pub fn next<'a>(&mut self, relay: &'a mut Relay, bytes_max: usize) -> Option<Piece<'a>> {
+        // Few bytes are sent with all else.
+        let mut is_small = |name: &mut CopyName| bytes_left(relay, *name) < COPIED_MIN;
+        while self.large.pop_if(&mut is_small).is_some() {}
+        if let Some(name) = self.large.last() {
+            let (from, bytes) = copied(relay, *name)?.next(bytes_max)?;
+            return Some(Piece::Copy(*name, from, bytes));
+        }
+        let streams = &relay.streams;
+        if let Some(gone) = self.streams.keys().find(|id| !streams.has(**id)).copied() {
+            self.streams.remove(&gone);
+            return Some(Piece::Gone(gone));
+        }
+        let behind = streams
+            .media()
+            .skip_while(|(id, _)| Some(*id) != self.newest);
+        for (id, range) in behind.skip(1).chain(streams.media()) {
+            let from = self.end_of(id).max(range.start);
+            let bytes = streams.media_bytes(id, from);
+            if !bytes.is_empty() || !self.streams.contains_key(&id) {
+                let bytes = &bytes[..bytes.len().min(bytes_max)];
+                self.streams.insert(id, from + bytes.len() as u64);
+                self.newest = Some(id);
+                return Some(Piece::Media(id, from, bytes));
+            }
+        }
+        None
+    }
 }
 
 /// Returns whether no change is being written to the disk.
@@ -207,6 +253,11 @@ struct RelayState {
 }
 
 impl Limits {
+    /// Returns the largest number of connections at once, with those beyond `--connections`.
+    pub fn places_max(&self) -> usize {
+        self.connections_max + CONNECTIONS_BEYOND_MAX
+    }
+
     /// Returns the longest line of a hand-over, in bytes. The longest one is a stream's. A byte of
     /// text takes at most two, and a number with its name at most six times its own bytes.
     fn state_line_bytes_max(&self) -> usize {
@@ -243,45 +294,36 @@ impl Successor {
         }
     }
 
-    /// Takes bytes of a stream that begin at this offset. They continue the received bytes, or replace
-    /// them.
-    pub fn media(
-        &mut self,
-        stream: StreamId,
-        from: u64,
-        bytes: &[u8],
-    ) -> Result<(), HandoverError> {
+    /// Takes a piece. Its bytes continue the received ones, or replace them.
+    pub fn take(&mut self, piece: Piece<'_>) -> Result<(), HandoverError> {
         let limits = &self.state.ctx.settings().limits;
-        self.state
-            .streams
-            .receive_media((stream, from), bytes, limits)
-    }
-
-    /// Takes a copied piece that begins at this offset. It continues the received pieces, or replaces them.
-    pub fn copy(&mut self, name: CopyName, from: usize, bytes: &[u8]) -> Result<(), HandoverError> {
-        let limits = &self.state.ctx.settings().limits;
-        let places_max = limits.connections_max + CONNECTIONS_BEYOND_MAX;
-        let copies_max = CopiedPart::OF_CLIENT.len() * places_max
-            + CopiedPart::OF_STREAM.len() * limits.held_streams_max();
-        let bytes_max = COPY_BYTES_MAX.saturating_add(limits.stream.buffer_bytes);
-        let copies = &mut self.state.copies;
-        let copy = copies.entry(name).or_default();
-        must(from <= copy.len(), || {
-            format!("{name:?}: a part of the copied bytes is missing")
-        })?;
-        copy.truncate(from);
-        copy.extend_from_slice(bytes);
-        let is_fit = copy.len() <= bytes_max && copies.len() <= copies_max;
-        must(is_fit, || {
-            format!("{name:?}: more was copied than is kept here")
-        })
-    }
-
-    /// Forgets the bytes of a stream that has ended meanwhile.
-    pub fn forget_media(&mut self, stream: StreamId) {
-        self.state.streams.forget_media(stream);
-        for part in CopiedPart::OF_STREAM {
-            self.state.copies.remove(&(stream.to_u64(), part));
+        let (streams, copies) = (&mut self.state.streams, &mut self.state.copies);
+        match piece {
+            Piece::Media(stream, from, bytes) => {
+                streams.receive_media((stream, from), bytes, limits)
+            }
+            Piece::Gone(stream) => {
+                streams.forget_media(stream);
+                for part in CopiedPart::OF_STREAM {
+                    copies.remove(&(stream.to_u64(), part));
+                }
+                Ok(())
+            }
+            Piece::Copy(name, from, bytes) => {
+                let copies_max = CopiedPart::OF_CLIENT.len() * limits.places_max()
+                    + CopiedPart::OF_STREAM.len() * limits.held_streams_max();
+                let bytes_max = COPY_BYTES_MAX.saturating_add(limits.stream.buffer_bytes);
+                let copy = copies.entry(name).or_default();
+                must(from <= copy.len(), || {
+                    format!("{name:?}: a part of the copied bytes is missing")
+                })?;
+                copy.truncate(from);
+                copy.extend_from_slice(bytes);
+                let is_fit = copy.len() <= bytes_max && copies.len() <= copies_max;
+                must(is_fit, || {
+                    format!("{name:?}: more was copied than is kept here")
+                })
+            }
         }
     }
 
@@ -302,19 +344,10 @@ impl Successor {
 impl RelayState {
     fn receive(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         match line.name {
-            "context" => {
-                self.old = self.ctx.receive(line)?;
-                Ok(())
-            }
+            "context" => self.ctx.receive(line).map(|old| self.old = old),
             "counts" => self.ctx.receive_counts(line),
-            "events" => {
-                self.ctx.events = line.read()?;
-                Ok(())
-            }
-            "ids" => {
-                self.ids = Some(line.read()?);
-                Ok(())
-            }
+            "events" => line.read().map(|events| self.ctx.events = events),
+            "ids" => line.read().map(|ids| self.ids = Some(ids)),
             "grants" => self.grants.receive(line, self.is_kept, &self.ctx),
             "token" | "tokens" => self.grants.receive_token(line),
             "blocks" | "barred" => self.grants.receive_blocks(line, &self.ctx),
@@ -322,8 +355,8 @@ impl RelayState {
             "origins" if self.old.had_other_origins(self.ctx.settings()) => Ok(()),
             "origins" => self.fetch.receive(line),
             "errand" => {
-                self.pending_calls.push(pending_call(line, &self.ctx)?);
-                Ok(())
+                let call = pending_call(line, &self.ctx);
+                call.map(|call| self.pending_calls.push(call))
             }
             "stream" => self.streams.receive(line, &mut self.copies),
             "viewer" => self.streams.receive_viewer(line, &mut self.copies),
@@ -428,8 +461,7 @@ fn agree(relay: &mut Relay) -> Result<(), HandoverError> {
     );
     must((viewers, sources, origin_requests, calls) == known, || {
         "a viewer, a source, an origin or a call is not there".to_owned()
-    })?;
-    Ok(())
+    })
 }
 
 impl<'de> Deserialize<'de> for ListedId {

@@ -11,7 +11,9 @@ use crate::config::{self, Command};
 use crate::gather::Gather;
 use crate::http::{Body, Framing, Part};
 use crate::relay::clients::WaitFor;
-use crate::relay::{Action, ConnectionId, Job, JobId, Outgoing, Relay, Settings, write_next};
+use crate::relay::{
+    Action, ConnectionId, Job, JobId, Outgoing, Relay, Settings, UdpPort, write_next,
+};
 #[cfg(feature = "handover")]
 use crate::relay::{StreamId, handover};
 use crate::time::Instant;
@@ -116,6 +118,13 @@ impl Stage {
         for piece in media.chunks(40_000) {
             self.relay.received(source, piece, self.now);
         }
+        self.settle();
+    }
+
+    /// A datagram comes from this address.
+    pub fn arrive(&mut self, from: &str, datagram: &[u8]) {
+        let from = from.parse().expect("an address");
+        self.relay.datagram(from, UdpPort::Rtp, datagram, self.now);
         self.settle();
     }
 
@@ -241,9 +250,8 @@ impl HandedOver {
     pub fn taken_over(&self, options: &[&str]) -> Result<Relay, String> {
         let mut successor = handover::Successor::new(settings(options), false);
         for (stream, at, bytes) in &self.media {
-            successor
-                .media(*stream, *at, bytes)
-                .map_err(|unfit| unfit.0)?;
+            let taken = successor.take(handover::Piece::Media(*stream, *at, bytes));
+            taken.map_err(|unfit| unfit.0)?;
         }
         let heard = successor.receive(self.records.as_bytes());
         let taken = heard.and_then(|()| successor.take_over());
@@ -255,10 +263,10 @@ impl HandedOver {
 impl Stage {
     pub fn tell(&mut self) -> HandedOver {
         let mut media = Vec::new();
-        for (stream, range) in handover::media(&self.relay) {
+        for (stream, range) in self.relay.streams.media() {
             let mut at = range.start;
             while at < range.end {
-                let bytes = handover::media_bytes(&self.relay, stream, at);
+                let bytes = self.relay.streams.media_bytes(stream, at);
                 assert!(!bytes.is_empty(), "of {range:?} there is none at {at}");
                 media.push((stream, at, bytes.to_vec()));
                 at += bytes.len() as u64;

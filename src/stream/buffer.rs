@@ -71,16 +71,6 @@ impl Pool {
         blocks.sum::<usize>() + self.free.capacity() * size_of::<Vec<u8>>()
     }
 
-    /// Reserves `bytes` for one buffer. Returns whether they were left.
-    fn reserve(&mut self, bytes: usize) -> bool {
-        let bytes = isize::try_from(bytes).unwrap_or(isize::MAX);
-        let has_room = self.bytes_left >= bytes;
-        if has_room {
-            self.bytes_left -= bytes;
-        }
-        has_room
-    }
-
     /// Returns an empty block.
     fn take(&mut self, block_bytes: usize) -> Vec<u8> {
         self.bytes_left -= block_bytes as isize;
@@ -133,8 +123,10 @@ impl Buffer {
     /// Reserves all blocks in the pool, while the buffer is empty. Returns whether the pool had room.
     #[must_use]
     pub fn reserve(&mut self, pool: &mut Pool) -> bool {
-        let has_room = pool.reserve(self.bytes_max());
+        let bytes = isize::try_from(self.bytes_max()).unwrap_or(isize::MAX);
+        let has_room = pool.bytes_left >= bytes;
         if has_room {
+            pool.bytes_left -= bytes;
             self.blocks_reserved = self.blocks_max;
         }
         has_room

@@ -73,12 +73,10 @@ impl<C: Copy> StreamBuffer<C> {
                     .min_by_key(|start| start.offset)
             }
         };
-        let Some(start) = start else {
-            return self.opening(now);
-        };
-        let mut lead = self.header().at(start.counter);
-        lead.extend_from_slice(start.prelude.as_slice());
-        (lead, start.offset)
+        match start {
+            Some(start) => self.opening_at(&start),
+            None => self.opening(now),
+        }
     }
 
     /// Returns whether the unit at this offset needs no prelude. A block of Matroska needs the head of
@@ -268,9 +266,7 @@ impl<C> Viewer<C> {
             )
         })
     }
-}
 
-impl<C> Viewer<C> {
     /// Returns the header that it shares with other viewers, if it has not got all of it.
     pub fn header(&self) -> Option<&HeaderVersion> {
         self.lead.0.as_ref()?.header.as_ref()

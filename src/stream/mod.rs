@@ -527,7 +527,7 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
-    /// Takes the next ready viewer out of its queue. [`StreamBuffer::settle`] queues it again.
+    /// Takes the next ready viewer out of its queue. [`StreamBuffer::end_turn`] queues it again.
     pub fn next_ready(&mut self) -> Option<(ViewerId<C>, C)> {
         self.media_type()?;
         let id = self.viewers.id_at(self.lines.next()?)?;

@@ -232,11 +232,11 @@ mod tests {
         }
     }
 
-    /// Every byte of a buffer of a few hundred KiB is a point.
     fn held_bytes(points: &Points) -> usize {
         points.joins.capacity() * size_of::<Join>() + points.units.capacity() * size_of::<u64>()
     }
 
+    /// Every byte of a buffer of a few hundred KiB is a point.
     #[test]
     fn the_memory_of_points_is_bounded() {
         const BUFFER_BYTES: u64 = 512 << 10;

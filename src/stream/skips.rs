@@ -59,11 +59,11 @@ impl<C: Copy> StreamBuffer<C> {
     /// Returns the bytes that a viewer who joins at `now` gets first, and the offset of its first byte
     /// in the stream.
     pub fn opening(&self, now: Instant) -> (Vec<u8>, u64) {
-        let (start, needs_header) = self.start(now);
-        let header = needs_header.then(|| self.header().at(start.counter));
-        let mut lead = header.unwrap_or_default();
-        lead.extend_from_slice(start.prelude.as_slice());
-        (lead, start.offset)
+        match self.start(now) {
+            (start, true) => self.opening_at(&start),
+            // Such a start has no prelude.
+            (start, false) => (Vec::new(), start.offset),
+        }
     }
 
     /// Returns the header and the prelude in front of the oldest join point or unit in the buffer,
@@ -74,7 +74,7 @@ impl<C: Copy> StreamBuffer<C> {
     }
 
     /// Returns the header and the prelude in front of a start, and its offset.
-    fn opening_at(&self, start: &Start) -> (Vec<u8>, u64) {
+    pub(super) fn opening_at(&self, start: &Start) -> (Vec<u8>, u64) {
         let mut lead = self.header().at(start.counter);
         lead.extend_from_slice(start.prelude.as_slice());
         (lead, start.offset)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate::config::Config;
 use tollgate::gather::Gather;
-use tollgate::relay::handover::Successor;
+use tollgate::relay::handover::{Piece, Successor};
 use tollgate::relay::{ConnectionId, Outgoing, Relay, StreamId, write_next};
 use tollgate::time::Instant;
 
@@ -88,7 +88,7 @@ fn tell_media(successor: &mut Successor, live: StreamId, from: u64, bytes: usize
     let mut at = from;
     while left > 0 {
         let piece = &PIECE[..left.min(PIECE.len())];
-        successor.media(live, at, piece).ok()?;
+        successor.take(Piece::Media(live, at, piece)).ok()?;
         (at, left) = (at + piece.len() as u64, left - piece.len());
     }
     Some(())

@@ -78,8 +78,8 @@ struct Succession {
     chance: Chance,
     /// Chance in a hundred, behind each turn, or behind each step of one.
     percent: usize,
-    /// What clients made large that was copied for the next core.
-    copied: Option<Vec<succession::Copy>>,
+    /// The next core, if anything has been copied to it.
+    next: Option<succession::Next>,
 }
 
 /// Options that are often run into.
@@ -231,7 +231,7 @@ impl World {
             succession: Succession {
                 chance: chance_of(seed, "succession", 0),
                 percent,
-                copied: None,
+                next: None,
             },
             is_compared,
             seed,

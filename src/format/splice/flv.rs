@@ -15,7 +15,7 @@ pub(in super::super) struct Tags {
     has_head: bool,
     /// Time of the newest tag, in milliseconds. The 32 bits of a tag may have wrapped.
     time: Option<i64>,
-    timeline: Timeline,
+    pub(super) timeline: Timeline,
     /// Codec of the first tag with a picture, and of the first with sound.
     codecs: [Option<Codec>; 2],
     /// Bytes that are left of a tag that passes as it comes.
@@ -63,12 +63,6 @@ impl Tags {
         };
         self.time = Some(time);
         time
-    }
-
-    /// Returns whether a handed-over state is possible, for units of this length.
-    #[cfg(feature = "handover")]
-    pub fn is_valid(&self, unit_bytes_max: usize) -> bool {
-        self.unit_bytes_max <= unit_bytes_max && self.timeline.is_valid()
     }
 }
 

@@ -41,13 +41,13 @@ impl Splicer {
         self.is_valid(unit_bytes_max)
     }
 
-    /// Returns whether a handed-over state is possible, for units of this length.
+    /// Returns whether a received state is possible, for units of this length.
     pub(super) fn is_valid(&self, unit_bytes_max: usize) -> bool {
         let are_valid = |cutter: &Cutter, layout: Option<&OutputLayout>| {
             layout.is_none_or(|layout| layout.header.len() <= HEADER_BYTES_MAX)
                 && cutter.is_valid(unit_bytes_max)
         };
-        let stage_is_valid = match &self.stage {
+        match &self.stage {
             Phase::Opening(opening) => {
                 let length = opening.bytes.len();
                 opening.scanner.is_valid(length as u64)
@@ -65,8 +65,7 @@ impl Splicer {
                     && are_valid(&joining.cutter, Some(&joining.had))
             }
             Phase::Through => true,
-        };
-        stage_is_valid && self.unit_bytes_max <= unit_bytes_max
+        }
     }
 }
 
@@ -78,9 +77,9 @@ impl Cutter {
         match self {
             Cutter::Frames(_) | Cutter::Pages(_) => true,
             Cutter::Packets(packets) => packets.is_valid(unit_bytes_max),
-            Cutter::Blocks(blocks) => blocks.is_valid(unit_bytes_max),
-            Cutter::Tags(tags) => tags.is_valid(unit_bytes_max),
-            Cutter::Fragments(fragments) => fragments.is_valid(unit_bytes_max),
+            Cutter::Blocks(blocks) => blocks.timeline.is_valid(),
+            Cutter::Tags(tags) => tags.timeline.is_valid(),
+            Cutter::Fragments(fragments) => fragments.is_valid(),
         }
     }
 }

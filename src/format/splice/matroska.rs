@@ -33,7 +33,7 @@ pub(in super::super) struct Blocks {
     cluster_time: Option<i64>,
     /// Time of the Cluster that viewers are in.
     written_time: Option<i64>,
-    timeline: Timeline,
+    pub(super) timeline: Timeline,
     /// Bytes that are left of a block that passes as it comes.
     pub block_bytes_left: u64,
 }
@@ -150,12 +150,6 @@ impl Blocks {
         out.extend_from_slice(&time.to_be_bytes());
         self.written_time = Some(time);
         time
-    }
-
-    /// Returns whether a handed-over state is possible, for units of this length.
-    #[cfg(feature = "handover")]
-    pub fn is_valid(&self, unit_bytes_max: usize) -> bool {
-        self.unit_bytes_max <= unit_bytes_max && self.timeline.is_valid()
     }
 }
 

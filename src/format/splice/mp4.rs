@@ -193,11 +193,10 @@ impl Fragments {
         Ok(unit_bytes)
     }
 
-    /// Returns whether a handed-over state is possible, for units of this length.
+    /// Returns whether a handed-over state is possible.
     #[cfg(feature = "handover")]
-    pub fn is_valid(&self, unit_bytes_max: usize) -> bool {
-        self.unit_bytes_max <= unit_bytes_max
-            && self.box_bytes_max <= MOOF_BYTES_MAX
+    pub fn is_valid(&self) -> bool {
+        self.box_bytes_max <= MOOF_BYTES_MAX
             && self.clocks.len() <= TRACKS_MAX
             && self.timeline.is_valid()
     }

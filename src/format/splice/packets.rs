@@ -121,15 +121,9 @@ impl Packets {
     /// Returns whether a handed-over state is possible, for units of this length.
     #[cfg(feature = "handover")]
     pub fn is_valid(&self, unit_bytes_max: usize) -> bool {
-        let HeldPackets {
-            bytes_max,
-            bytes,
-            open,
-        } = &self.waiting;
         self.aligner.is_valid()
-            && *bytes_max <= unit_bytes_max
-            && bytes.len() <= unit_bytes_max
-            && open.len() <= OPEN_MAX
+            && self.waiting.bytes.len() <= unit_bytes_max
+            && self.waiting.open.len() <= OPEN_MAX
     }
 }
 

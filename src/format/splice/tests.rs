@@ -134,23 +134,19 @@ fn a_handed_over_splicer_that_cannot_be_is_refused() {
             );
         }
     };
-    let length = ("/unit_bytes_max", json!(1_000), json!(1_001));
     let (opening, _) = begun(b"FL", 1_000);
     let gone = ("/stage/Opening/gone_out", json!(2), json!(3));
-    check(&opening, &[length.clone(), gone]);
+    check(&opening, &[gone]);
     // Its scanner has read as many bytes as there are.
     assert!(!told_otherwise(&opening, "/stage/Opening/bytes", json!("FLV")).is_valid(1_000));
     let (mut splicer, mut out) = begun(&flv(0, 3), 1_000);
     let offset = (u64::MAX / 4, u64::MAX / 4 + 1);
-    let cutter = "/stage/Running/cutter/Tags/unit_bytes_max";
     let seen = HEADER_BYTES_MAX + 64;
     check(
         &splicer,
         &[
-            length.clone(),
             ("/stage/Running/offset", json!(offset.0), json!(offset.1)),
             ("/stage/Running/window/wanted", json!(seen), json!(seen + 1)),
-            (cutter, json!(1_000), json!(1_001)),
         ],
     );
     // A unit may be longer than a header.
@@ -161,18 +157,15 @@ fn a_handed_over_splicer_that_cannot_be_is_refused() {
     }
     assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
     let header = (zeros(HEADER_BYTES_MAX), zeros(HEADER_BYTES_MAX + 1));
-    let cutter = "/stage/Joining/cutter/Tags/unit_bytes_max";
     check(
         &splicer,
         &[
-            length.clone(),
             (
                 "/stage/Joining/had/header/rest",
                 header.0.clone(),
                 header.1.clone(),
             ),
             ("/stage/Joining/bytes/rest", zeros(1_000), zeros(1_001)),
-            (cutter, json!(1_000), json!(1_001)),
         ],
     );
     assert!(splicer.feed(FLV_HEAD, &mut out).is_ok());
@@ -180,31 +173,6 @@ fn a_handed_over_splicer_that_cannot_be_is_refused() {
     assert!(splicer.feed(&flv(0, 3)[13..], &mut out).is_ok());
     let had = "/stage/Running/had/header/rest";
     check(&splicer, &[(had, header.0, header.1)]);
-}
-
-/// A held unit is no longer than units may be here.
-#[cfg(feature = "handover")]
-#[test]
-fn a_handed_over_unit_that_is_too_long_is_refused() {
-    for (format, holds_units) in [
-        (Format::Mp3, false),
-        (Format::Aac, false),
-        (Format::MpegTs, true),
-        (Format::Ogg, false),
-        (Format::WebM, true),
-        (Format::Matroska, true),
-        (Format::Flv, true),
-        (Format::Mp4, true),
-    ] {
-        let cutter = Cutter::new(format, 1_000, 0);
-        let mut splicer = Splicer::new(999);
-        splicer.stage = Phase::Running(Running::new(cutter, format, None));
-        assert!(
-            splicer.is_valid(1_000) && splicer.is_valid(1_001),
-            "{format:?}"
-        );
-        assert_eq!(splicer.is_valid(999), !holds_units, "{format:?}");
-    }
 }
 
 /// `--buffer` may be smaller in another process.
@@ -215,11 +183,20 @@ fn a_handed_over_splicer_has_the_limit_of_the_new_options() {
         let mut splicer = Splicer::new(1_000);
         let cutter = Cutter::new(format, 1_000, 0);
         splicer.stage = Phase::Running(Running::new(cutter, format, None));
-        assert!(splicer.restore(999) && splicer.is_valid(999), "{format:?}");
+        assert!(splicer.restore(999), "{format:?}");
+        let Phase::Running(Running { cutter, .. }) = &mut splicer.stage else {
+            panic!("{format:?} runs");
+        };
+        let is_changed = cutter.limit_units(999);
+        assert!(!is_changed && splicer.unit_bytes_max == 999, "{format:?}");
     }
-    let (mut joining, _) = begun(&flv(0, 3), 1_000);
-    assert!(joining.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
-    assert!(joining.restore(999) && joining.is_valid(999));
+    let (mut splicer, _) = begun(&flv(0, 3), 1_000);
+    assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
+    assert!(splicer.restore(999));
+    let Phase::Joining(joining) = &mut splicer.stage else {
+        panic!("it waits");
+    };
+    assert!(!joining.cutter.limit_units(999) && splicer.unit_bytes_max == 999);
 }
 
 /// What a cutter holds beside units has its bounds, too.

@@ -19,7 +19,7 @@ use crate::relay::context::Context;
 use crate::relay::old_options::OldOptions;
 use crate::relay::settings::{Fields, VARIES};
 use crate::relay::streams::Place;
-use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, JobId, PullId, Settings, StreamId};
+use crate::relay::{ConnectionId, JobId, PullId, Settings, StreamId};
 use crate::slots::Slots;
 use crate::time::Instant;
 
@@ -184,8 +184,7 @@ impl Clients {
         next_id: u32,
         ctx: &mut Context,
     ) -> Result<Clients, HandoverError> {
-        let limits = &ctx.settings().limits;
-        let places_max = limits.connections_max + CONNECTIONS_BEYOND_MAX;
+        let places_max = ctx.settings().limits.places_max();
         let mut clients = Clients {
             connections: Slots::of(received.connections, next_id, places_max)?,
             ..Clients::new()
@@ -361,8 +360,9 @@ impl Phase {
 mod tests {
     use super::*;
     use crate::config::{self, Command};
+    use crate::relay::CONNECTIONS_BEYOND_MAX;
     use crate::relay::clients::tests::connection;
-    use crate::relay::handover::{self, Successor};
+    use crate::relay::handover::{self, Piece, Successor};
     use crate::relay::stage::Stage;
     use crate::stream::Outcome;
     use crate::time::Instant;
@@ -390,11 +390,10 @@ mod tests {
     /// Another server has heard this, and goes on; or why it does not.
     fn taken(stage: &mut Stage, options: &[&str], records: &str) -> Result<(), String> {
         let mut successor = Successor::new(settings(options), false);
-        for (stream, range) in handover::media(&stage.relay).collect::<Vec<_>>() {
-            let bytes = handover::media_bytes(&stage.relay, stream, range.start);
-            successor
-                .media(stream, range.start, bytes)
-                .expect("it fits");
+        for (stream, range) in stage.relay.streams.media() {
+            let bytes = stage.relay.streams.media_bytes(stream, range.start);
+            let piece = Piece::Media(stream, range.start, bytes);
+            successor.take(piece).expect("it fits");
         }
         let heard = successor.receive(records.as_bytes());
         let (relay, now) = heard

@@ -21,13 +21,9 @@ fn tell(stage: &mut Stage, options: &[&str]) -> (Successor, Vec<ConnectionId>) {
     while stage.relay.next_action().is_some() {}
     let old = &mut stage.relay;
     let mut successor = Successor::new(settings(options), false);
-    for (stream, range) in media(old).collect::<Vec<_>>() {
-        let mut at = range.start;
-        while at < range.end {
-            let bytes = media_bytes(old, stream, at);
-            successor.media(stream, at, bytes).expect("it fits");
-            at += bytes.len() as u64;
-        }
+    let mut copying = Copying::begin(old);
+    while let Some(piece) = copying.next(old, usize::MAX) {
+        successor.take(piece).expect("it fits");
     }
     let going = super::hand_over(old, stage.now, &mut |piece| {
         successor.receive(piece).expect("it fits");
@@ -213,7 +209,7 @@ fn what_does_not_fit_is_refused_in_words() {
         assert!(text.contains(from), "{from}: {text}");
         let mut successor = Successor::new(settings(options), is_kept);
         successor
-            .media(StreamId::from_u64(0), 0, b"abcd")
+            .take(Piece::Media(StreamId::from_u64(0), 0, b"abcd"))
             .expect("it fits");
         let heard = successor.receive(text.replace(from, to).as_bytes());
         let taken = heard.and_then(|()| successor.take_over());
@@ -234,7 +230,8 @@ fn copies_have_their_bounds() {
     const KIB: usize = 1024;
     let most = COPY_BYTES_MAX + 64 * KIB;
     let copy = |successor: &mut Successor, name: CopyName, from: usize, bytes: usize| {
-        successor.copy(name, from, &vec![7; bytes]).is_ok()
+        let piece = Piece::Copy(name, from, &vec![7; bytes]);
+        successor.take(piece).is_ok()
     };
     let options = [
         "--connections=10",
@@ -263,6 +260,35 @@ fn copies_have_their_bounds() {
         assert!(copy(&mut successor, name, 0, 1), "{name:?}");
     }
     assert!(!copy(&mut successor, (42, CopiedPart::Input), 0, 1));
+}
+
+/// A fast source in the first place kept all others from being copied, and the successor kept the
+/// bytes of streams that had gone.
+#[test]
+fn streams_are_copied_in_turns_and_those_that_have_gone_come_first() {
+    const PIECE_BYTES: usize = 64 * 1024;
+    let mut stage = Stage::new(&[]);
+    let bytes = vec![b'a'; 3 * PIECE_BYTES];
+    let sources = ["fast", "b", "c"].map(|name| {
+        let head =
+            format!("PUT /stream/{name} HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n");
+        let source = stage.client(&head);
+        stage.send_media(source, &bytes);
+        source
+    });
+    let mut copying = Copying::default();
+    for _ in 0..15 {
+        assert!(copying.next(&mut stage.relay, PIECE_BYTES).is_some());
+        stage.send_media(sources[0], &bytes[..PIECE_BYTES]);
+    }
+    let whole = |streams: &HashMap<_, u64>| {
+        let ends = streams.values();
+        ends.filter(|end| **end == bytes.len() as u64).count()
+    };
+    assert_eq!((copying.streams.len(), whole(&copying.streams)), (3, 2));
+    stage.lose(sources[1]);
+    assert!(copying.next(&mut stage.relay, PIECE_BYTES).is_some());
+    assert_eq!((copying.streams.len(), whole(&copying.streams)), (2, 1));
 }
 
 /// A hand-over waits for a change that is being written to the disk.
@@ -302,7 +328,7 @@ fn a_core_that_has_let_go_has_nothing_and_says_nothing() {
     let_go(&mut stage.relay, &going);
     stage.settle();
     assert_eq!(connections(&stage.relay).count(), 0);
-    assert_eq!(media(&stage.relay).count(), 0);
+    assert_eq!(stage.relay.streams.media().count(), 0);
     for id in [source, viewer, waits] {
         assert!(stage.closed.contains(&id), "{id:?}");
     }

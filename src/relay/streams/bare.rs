@@ -52,7 +52,6 @@ mod tests {
     use super::*;
     use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
     use crate::gate::SessionId;
-    use crate::relay::UdpPort;
     use crate::relay::stage::Stage;
 
     const CAMERA: &str = "10.2.0.2:6000";
@@ -70,11 +69,6 @@ mod tests {
             "POST /api/add-token?type=http,udp&sessionid=s&udp-clients={CAMERA} HTTP/1.1\r\nHost: localhost\r\n\r\n"
         ));
         stage.assert_status(call, 201);
-        let arrive = |stage: &mut Stage, datagram: &[u8]| {
-            let now = stage.now;
-            stage.relay.datagram(from, UdpPort::Rtp, datagram, now);
-            stage.settle();
-        };
         let packet = |number: u8| {
             let mut packet = [number; PACKET_BYTES];
             packet[0] = SYNC_BYTE;
@@ -82,7 +76,7 @@ mod tests {
         };
         let media: Vec<u8> = (0..20).flat_map(packet).collect();
         stage.wait_seconds(7);
-        arrive(&mut stage, &media[..3 * PACKET_BYTES]);
+        stage.arrive(CAMERA, &media[..3 * PACKET_BYTES]);
         let viewer = stage.viewer("s");
         let session = SessionId::parse(b"s").expect("a name");
         let id = stage
@@ -102,7 +96,7 @@ mod tests {
         let mut at = 3 * PACKET_BYTES;
         for (datagrams, (to, whole)) in (2..).zip([(600, 3), (700, 3), (752, 4), (3_000, 15)]) {
             stage.wait_seconds(1);
-            arrive(&mut stage, &media[at..to]);
+            stage.arrive(CAMERA, &media[at..to]);
             at = to;
             assert_eq!(heard(&stage), (from, stage.now));
             assert_eq!(stage.relay.ctx.counts.of(Count::Datagrams), datagrams);

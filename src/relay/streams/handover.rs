@@ -17,16 +17,13 @@ use crate::copied::{Copied, CopiedPart, Copies};
 use crate::handover::{COUNT_MAX, HandoverError, Line, Writer, must};
 use crate::relay::context::Context;
 use crate::relay::timers::Owner;
-use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Level, Limits, StreamId};
+use crate::relay::{ConnectionId, Level, Limits, StreamId};
 use crate::remux::{Remuxer, RemuxerState};
 use crate::slots::Slots;
 use crate::stream::{Detected, End, HeaderVersion, Pool, Received, Viewer, ViewerId};
 
 /// Streams whose own state is impossible, each with the reason.
 pub type InvalidStreams = Vec<(StreamId, HandoverError)>;
-
-/// Whether a stream's own state is possible.
-type OwnState = Result<(), HandoverError>;
 
 /// Reason in the log, and in the answer to a source.
 const IMPOSSIBLE: &str = "a hand-over brought an impossible state of the stream";
@@ -67,7 +64,8 @@ impl Streams {
         streams.map(|(id, stream)| (id, stream.buffer.oldest()..stream.buffer.newest()))
     }
 
-    /// Returns bytes of a stream from this offset to the end of the block, or none.
+    /// Returns bytes of a stream from this offset to the end of the block. Returns none if there are none,
+    /// or if they are overwritten.
     pub fn media_bytes(&self, id: StreamId, from: u64) -> &[u8] {
         let stream = self.streams.get(id);
         stream.map_or(&[], |stream| stream.buffer.slice(from, usize::MAX))
@@ -87,10 +85,9 @@ impl Streams {
                     let is_it = |other: &&HeaderVersion| Rc::ptr_eq(other, header);
                     headers.iter().position(is_it).unwrap_or_else(|| {
                         headers.push(header);
-                        let other = Some(&**header).filter(|header| **header != own);
-                        let bytes = other.cloned().unwrap_or_default();
-                        let state = HeaderState { bytes };
-                        writer.put("header", id.to_u64(), &state);
+                        let is_own = **header == own;
+                        let bytes = if is_own { Vec::new() } else { header.to_vec() };
+                        writer.put("header", id.to_u64(), &HeaderState { bytes });
                         headers.len() - 1
                     })
                 });
@@ -111,10 +108,9 @@ impl Streams {
 
     /// Removes all streams, which the successor has.
     pub fn let_go(&mut self, ctx: &mut Context) {
-        let ids: Vec<StreamId> = self.streams.iter().map(|(id, _)| id).collect();
-        for id in ids {
-            if let Some(stream) = self.streams.get_mut(id) {
-                ctx.disarm(&mut stream.armed, Owner::Stream(id));
+        for id in self.order.values() {
+            if let Some(stream) = self.streams.get_mut(*id) {
+                ctx.disarm(&mut stream.armed, Owner::Stream(*id));
             }
         }
         *self = Streams::new(&ctx.settings().limits);
@@ -153,32 +149,24 @@ impl Streams {
             let bytes = media.remove(&id);
             let bytes = bytes.unwrap_or_else(|| Received::new(&ctx.settings().limits.stream));
             let viewers = viewers.remove(&id).unwrap_or_default();
-            if let Err(why) = streams.adopt(id, bytes, viewers, ctx)? {
-                invalid.push((id, why));
-            }
+            streams.adopt(id, bytes, viewers, &mut invalid, ctx)?;
         }
         for left in media.into_values() {
             left.release(&mut streams.pool);
         }
-        let granted = streams
-            .streams
-            .iter()
-            .map(|(_, stream)| stream.buffer.granted_bytes());
+        let each = streams.streams.iter();
+        let granted = each.map(|(_, stream)| stream.buffer.granted_bytes());
         let granted = isize::try_from(granted.sum::<usize>()).unwrap_or(isize::MAX);
         must(streams.pool.bytes_left >= -granted, || {
             "its buffers take more than --buffers here; raise it".to_owned()
         })?;
         must(viewers.is_empty(), || "viewers of no stream".to_owned())?;
-        streams
-            .streams
-            .iter()
-            .try_for_each(|(id, stream)| streams.check_remuxing(id, stream))?;
+        for (id, stream) in streams.streams.iter() {
+            streams.check_remuxing(id, stream)?;
+        }
         for (id, state) in received.remuxers {
-            if invalid.iter().any(|(other, _)| *other == id) {
-                continue;
-            }
-            if let Err(why) = streams.resume_remuxed(id, state, ctx)? {
-                invalid.push((id, why));
+            if invalid.iter().all(|(other, _)| *other != id) {
+                streams.resume_remuxed(id, state, &mut invalid, ctx)?;
             }
         }
         Ok((streams, invalid))
@@ -204,13 +192,14 @@ impl Streams {
     }
 
     /// Continues a remuxed stream: its remuxer reads the original again from a join point before the bytes
-    /// that are not written yet. The inner error is about the remuxed stream's own state.
+    /// that are not written yet. If its own state is impossible, adds it to `invalid`.
     fn resume_remuxed(
         &mut self,
         id: StreamId,
         state: RemuxerState,
+        invalid: &mut InvalidStreams,
         ctx: &mut Context,
-    ) -> Result<OwnState, HandoverError> {
+    ) -> Result<(), HandoverError> {
         let unknown = || HandoverError(format!("stream {id:?} is not remuxed"));
         let unit_max = ctx.settings().limits.remuxed_unit_bytes_max();
         let stream = self
@@ -232,10 +221,12 @@ impl Streams {
         // points another remuxer has nowhere to begin.
         let Some(mut remuxer) = remuxer else {
             let why = "the original's format was given up before a hand-over";
-            return Ok(Err(HandoverError(why.to_owned())));
+            invalid.push((id, HandoverError(why.to_owned())));
+            return Ok(());
         };
         if let Err(why) = remuxer.resume(state, stream.buffer.header().to_vec()) {
-            return Ok(Err(why));
+            invalid.push((id, why));
+            return Ok(());
         }
         let (lead, offset) = original.opening_before(remuxed.cursor(original.newest()), ctx.now());
         let stream = self.streams.get_mut(id).ok_or_else(unknown)?;
@@ -246,25 +237,23 @@ impl Streams {
         self.take_remuxed(id, fed, out, ctx);
         self.catch_up(id, GO_BYTES, GO_WORK, ctx);
         self.behind.push_back(id);
-        Ok(Ok(()))
+        Ok(())
     }
 
-    /// Adds a received stream to all lists of streams. The inner error is about the stream's own state, which
-    /// is dropped then.
+    /// Adds a received stream to all lists of streams. If its own state is impossible, drops that and adds
+    /// the stream to `invalid`.
     fn adopt(
         &mut self,
         id: StreamId,
         bytes: Received,
         viewers: Viewers,
+        invalid: &mut InvalidStreams,
         ctx: &mut Context,
-    ) -> Result<OwnState, HandoverError> {
+    ) -> Result<(), HandoverError> {
         let limits = &ctx.settings().limits;
-        let bounds = (
-            &limits.stream,
-            limits.connections_max + CONNECTIONS_BEYOND_MAX,
-        );
+        let bounds = (&limits.stream, limits.places_max());
         let Some(stream) = self.streams.get_mut(id) else {
-            return Ok(Ok(()));
+            return Ok(());
         };
         let buffer = &mut stream.buffer;
         buffer.become_whole(bytes, viewers, bounds, &mut self.pool)?;
@@ -272,9 +261,9 @@ impl Streams {
         if let StreamSource::Held { until } = &mut stream.source {
             *until = (*until).min(ctx.now() + limits.hold_time);
         }
-        let own_state = stream.restore(limits);
-        if own_state.is_err() {
+        if let Err(why) = stream.restore(limits) {
             stream.give_up();
+            invalid.push((id, why));
         }
         let is_new = self.order.insert(stream.serial, id).is_none();
         let is_next = stream.serial < self.serial_next;
@@ -296,30 +285,26 @@ impl Streams {
             };
             must(runs_twice.is_none(), || "a session runs twice".to_owned())?;
         }
-        let has_ready = stream.buffer.has_ready();
-        if has_ready {
+        if stream.buffer.has_ready() {
             self.flow(id);
         }
         self.queue_udp_out(id);
         self.rearm(id, ctx);
-        Ok(own_state)
+        Ok(())
     }
 
     /// Checks that a stream and the streams that are remuxed from it name each other.
     fn check_remuxing(&self, id: StreamId, stream: &Stream) -> Result<(), HandoverError> {
-        let known = |id: StreamId| self.streams.get(id);
-        let have_original = stream.remux_targets.iter().all(|remux_target| {
-            let remuxed = remux_target
-                .stream
-                .map(|id| known(id).and_then(|stream| stream.remuxed.as_ref()));
-            remuxed.is_none_or(|remuxed| remuxed.is_some_and(|remuxed| remuxed.original == id))
+        let targets = stream.remux_targets.iter();
+        let mut all_remuxed = targets.filter_map(|target| target.stream);
+        let have_original = all_remuxed.all(|remuxed| {
+            let remuxed = self.remuxed_as(remuxed);
+            remuxed.is_some_and(|remuxed| remuxed.original == id)
         });
         let is_target = stream.remuxed.as_ref().is_none_or(|remuxed| {
-            let remux_targets = known(remuxed.original).map(|original| &original.remux_targets);
-            let mut remux_targets = remux_targets.into_iter().flatten();
-            remux_targets.any(|remux_target| {
-                remux_target.stream == Some(id) && remux_target.target == remuxed.target
-            })
+            let original = self.streams.get(remuxed.original);
+            let its = original.and_then(|original| original.target(remuxed.target));
+            its.is_some_and(|its| its.stream == Some(id))
         });
         must(have_original && is_target, || {
             format!("stream {id:?} is made of another")
@@ -368,7 +353,7 @@ impl Stream {
     }
 
     /// Checks the stream's own received state, and completes it.
-    fn restore(&mut self, limits: &Limits) -> OwnState {
+    fn restore(&mut self, limits: &Limits) -> Result<(), HandoverError> {
         self.buffer.restore()?;
         self.rtp_out.udp_out.restore()?;
         let newest = self.buffer.newest();

@@ -273,14 +273,10 @@ impl Streams {
             return false;
         };
         let source = stream.source;
-        let idle_time = ctx.settings().limits.source_idle_time;
+        let is_source_over = is_over(stream.source_until(ctx));
         match source {
-            StreamSource::Rtp(_)
-                if is_over(stream.newest_datagram_at().map(|heard| heard + idle_time)) =>
-            {
-                self.source_lost(id, source, SILENT, ctx);
-            }
-            StreamSource::Held { until } if until <= now => {
+            StreamSource::Rtp(_) if is_source_over => self.source_lost(id, source, SILENT, ctx),
+            StreamSource::Held { .. } if is_source_over => {
                 let reason = "the source did not come back within --hold";
                 self.end(id, End::Lost, reason, ctx);
             }

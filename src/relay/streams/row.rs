@@ -77,14 +77,6 @@ pub struct Row<'a> {
 /// The tracks of a stream. They are looked for only when a row is written.
 struct Tracks<'a>(&'a Stream);
 
-impl Row<'_> {
-    /// Returns whether many bytes of the stream are read when the row is written.
-    pub fn is_costly(&self) -> bool {
-        let Tracks(stream) = self.tracks;
-        stream.is_to_be_searched() && stream.buffer.newest() > FEW_BYTES
-    }
-}
-
 impl Serialize for Tracks<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Tracks(stream) = self;
@@ -117,6 +109,12 @@ struct RowSource<'a> {
 }
 
 impl<'a> Row<'a> {
+    /// Returns whether many bytes of the stream are read when the row is written.
+    pub fn is_costly(&self) -> bool {
+        let Tracks(stream) = self.tracks;
+        stream.is_to_be_searched() && stream.buffer.newest() > FEW_BYTES
+    }
+
     /// Adds the stream's history.
     pub fn with_history(self) -> Row<'a> {
         let Tracks(stream) = self.tracks;
@@ -142,6 +140,23 @@ impl<'a> Row<'a> {
             figures,
         };
         Some((self.sessionid, of_stream))
+    }
+
+    /// Adds the figures of a stream that is remuxed from this one.
+    fn add(&mut self, remuxed: &Stream) {
+        let figures = remuxed.buffer.figures();
+        for sent in [figures.bytes_sent, remuxed.rtp_out.udp_out.bytes_sent()] {
+            self.bytes_sent = self.bytes_sent.saturating_add(sent);
+        }
+        self.viewers += remuxed.buffer.viewer_count();
+        self.udp_clients += remuxed.rtp_out.udp_out.client_count();
+        self.udp.extend(remuxed.row_clients());
+        self.skips = self.skips.saturating_add(figures.skips);
+        self.cuts.add(remuxed.cuts);
+        let target = remuxed.remuxed.as_ref().map(|remuxed| remuxed.target);
+        self.remuxed
+            .extend(target.map(|target| target.format().name()));
+        self.held_bytes += remuxed.buffer.held_bytes();
     }
 }
 
@@ -295,24 +310,5 @@ impl Stream {
             held_bytes: self.buffer.held_bytes(),
             history: None,
         }
-    }
-}
-
-impl Row<'_> {
-    /// Adds the figures of a stream that is remuxed from this one.
-    fn add(&mut self, remuxed: &Stream) {
-        let figures = remuxed.buffer.figures();
-        for sent in [figures.bytes_sent, remuxed.rtp_out.udp_out.bytes_sent()] {
-            self.bytes_sent = self.bytes_sent.saturating_add(sent);
-        }
-        self.viewers += remuxed.buffer.viewer_count();
-        self.udp_clients += remuxed.rtp_out.udp_out.client_count();
-        self.udp.extend(remuxed.row_clients());
-        self.skips = self.skips.saturating_add(figures.skips);
-        self.cuts.add(remuxed.cuts);
-        let target = remuxed.remuxed.as_ref().map(|remuxed| remuxed.target);
-        self.remuxed
-            .extend(target.map(|target| target.format().name()));
-        self.held_bytes += remuxed.buffer.held_bytes();
     }
 }

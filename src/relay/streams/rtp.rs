@@ -197,7 +197,6 @@ mod tests {
 
     use super::*;
     use crate::format::mpegts::SYNC_BYTE;
-    use crate::relay::UdpPort;
     use crate::relay::stage::Stage;
 
     const CAMERA: &str = "10.2.0.2:6000";
@@ -229,18 +228,10 @@ mod tests {
         stage
     }
 
-    fn arrive(stage: &mut Stage, from: &str, datagram: &[u8]) {
-        let now = stage.now;
-        stage
-            .relay
-            .datagram(address(from), UdpPort::Rtp, datagram, now);
-        stage.settle();
-    }
-
     fn send(stage: &mut Stage, numbers: impl IntoIterator<Item = u16>) {
         for number in numbers {
             let payload = [SYNC_BYTE; 188];
-            arrive(stage, CAMERA, &packet(33, number, 9, &payload));
+            stage.arrive(CAMERA, &packet(33, number, 9, &payload));
         }
     }
 
@@ -266,11 +257,11 @@ mod tests {
             ));
             stage.assert_status(call, 201);
             for number in [1, 2].into_iter().chain(4..304) {
-                arrive(&mut stage, &camera, &packet(33, number, session, &payload));
+                stage.arrive(&camera, &packet(33, number, session, &payload));
             }
             if says_bye {
                 let bye = [0x81, 203, 0, 1, 0, 0, 0, session as u8];
-                arrive(&mut stage, &camera, &bye);
+                stage.arrive(&camera, &bye);
             }
         }
         assert_eq!(stage.relay.streams.running(), 4);
@@ -384,7 +375,7 @@ mod tests {
             ("10.2.0.2:6001", 8, false),
         ] {
             let before = count(&stage, Count::SecondSource);
-            arrive(&mut stage, from, &report(ssrc));
+            stage.arrive(from, &report(ssrc));
             let dropped = count(&stage, Count::SecondSource) - before;
             assert_eq!(dropped, u64::from(!is_its), "{from} {ssrc}");
             let sent = drain(&mut stage);
@@ -426,11 +417,11 @@ mod tests {
         let mut stage = stage("rtp-udp");
         let payload = [7; 1_000];
         for number in 0..400 {
-            arrive(&mut stage, CAMERA, &packet(96, number, 9, &payload));
+            stage.arrive(CAMERA, &packet(96, number, 9, &payload));
         }
         assert_eq!(count(&stage, Count::Unsent), 0);
         for number in 400..1_000 {
-            arrive(&mut stage, CAMERA, &packet(96, number, 9, &payload));
+            stage.arrive(CAMERA, &packet(96, number, 9, &payload));
         }
         let sent = drain(&mut stage);
         let dropped = count(&stage, Count::Unsent);
@@ -438,11 +429,11 @@ mod tests {
         assert_eq!(sent.len() + dropped as usize, 1_000);
         // The same holds for RTCP.
         for number in 1_000..2_000 {
-            arrive(&mut stage, CAMERA, &packet(96, number, 9, &payload));
+            stage.arrive(CAMERA, &packet(96, number, 9, &payload));
         }
         let before = count(&stage, Count::Unsent);
         let large = [&[0x80, 201, 1, 0, 0, 0, 0, 9][..], &[0; 1_020]].concat();
-        arrive(&mut stage, CAMERA, &large);
+        stage.arrive(CAMERA, &large);
         assert_eq!(count(&stage, Count::Unsent), before + 1);
         assert_eq!(count(&stage, Count::SecondSource), 0);
     }
@@ -460,16 +451,16 @@ mod tests {
         let report = [0x80, 201, 0, 1, 0, 0, 0, 9];
         send(&mut stage, 0..2);
         drain(&mut stage);
-        arrive(&mut stage, CAMERA, &report);
+        stage.arrive(CAMERA, &report);
         assert_eq!(drain(&mut stage), [report.to_vec()]);
         send(&mut stage, 2..100);
         assert!(count(&stage, Count::TooFast) > 0);
         drain(&mut stage);
         let before = count(&stage, Count::TooFast);
-        arrive(&mut stage, CAMERA, &report);
+        stage.arrive(CAMERA, &report);
         assert_eq!(drain(&mut stage), Vec::<Vec<u8>>::new());
         assert_eq!(count(&stage, Count::TooFast), before + 1);
-        arrive(&mut stage, CAMERA, &[0x81, 203, 0, 1, 0, 0, 0, 9]);
+        stage.arrive(CAMERA, &[0x81, 203, 0, 1, 0, 0, 0, 9]);
         assert_eq!(stage.relay.streams.running(), 0);
     }
 
@@ -483,7 +474,7 @@ mod tests {
             assert_eq!(stage.relay.streams.with_clients(&session).count(), 0);
             stage.wait_seconds(5);
             match is_bare {
-                true => arrive(&mut stage, CAMERA, &[SYNC_BYTE; 188].repeat(3)),
+                true => stage.arrive(CAMERA, &[SYNC_BYTE; 188].repeat(3)),
                 false => send(&mut stage, 0..2),
             }
             let streams = &stage.relay.streams;

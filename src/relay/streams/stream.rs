@@ -227,18 +227,12 @@ impl Stream {
         let paced = ts_output
             .filter(|_| self.rtp_out.is_empty() && !self.is_undecided())
             .and_then(|ts_output| ts_output.deadline(ctx.now()));
-        let idle_time = ctx.settings().limits.source_idle_time;
-        let gone = match self.source {
-            StreamSource::Held { until } => Some(until),
-            StreamSource::Rtp(_) => self.newest_datagram_at().map(|heard| heard + idle_time),
-            StreamSource::Http(_) | StreamSource::Remuxed | StreamSource::Gone => None,
-        };
         let all = [
             paced,
             self.input
                 .as_ref()
                 .and_then(|input| input.reorder.deadline()),
-            gone,
+            self.source_until(ctx),
             self.rtp_out.rest_until,
             self.attended_until,
             self.cast_again_at,
@@ -256,10 +250,17 @@ impl Stream {
         }
     }
 
-    /// Returns when the newest datagram of its source came, if datagrams are its source.
-    pub(super) fn newest_datagram_at(&self) -> Option<Instant> {
-        let of_rtp = self.input.as_ref().map(|input| input.heard);
-        of_rtp.or(self.bare.as_ref().map(|input| input.heard))
+    /// Returns until when it waits: for the next datagram of its source, or for another source.
+    pub(super) fn source_until(&self, ctx: &Context) -> Option<Instant> {
+        match self.source {
+            StreamSource::Held { until } => Some(until),
+            StreamSource::Rtp(_) => {
+                let of_rtp = self.input.as_ref().map(|input| input.heard);
+                let heard = of_rtp.or(self.bare.as_ref().map(|input| input.heard))?;
+                Some(heard + ctx.settings().limits.source_idle_time)
+            }
+            StreamSource::Http(_) | StreamSource::Remuxed | StreamSource::Gone => None,
+        }
     }
 
     /// Returns why it cannot go out over HTTP, if it cannot.

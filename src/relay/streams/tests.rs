@@ -10,7 +10,7 @@ use crate::gate::SessionId;
 use crate::relay::counts::Count;
 use crate::relay::stage::Stage;
 use crate::relay::viewer_id::Mark;
-use crate::relay::{ConnectionId, PullId, StreamId, UdpPort};
+use crate::relay::{ConnectionId, PullId, StreamId};
 use crate::rtp::Packet;
 use crate::stream::Outcome;
 
@@ -39,14 +39,6 @@ fn put(stage: &mut Stage, session: &str, media: &[u8]) -> ConnectionId {
     let source = stage.client(&head);
     stage.send_media(source, media);
     source
-}
-
-fn arrive(stage: &mut Stage, from: &str, datagram: &[u8]) {
-    let from = from.parse().expect("an address");
-    stage
-        .relay
-        .datagram(from, UdpPort::Rtp, datagram, stage.now);
-    stage.settle();
 }
 
 /// Returns MPEG-TS packets whose clock stands still.
@@ -101,7 +93,7 @@ fn datagrams_beyond_a_tokens_rate_are_dropped_counted_and_reported_once() {
                 number += 1;
                 let rtp = [&header[..], &packets(7)].concat();
                 let datagram = if kind == "udp" { packets(7) } else { rtp };
-                arrive(stage, CAMERA, &datagram);
+                stage.arrive(CAMERA, &datagram);
             }
         };
         send(&mut stage, 70);
@@ -212,10 +204,10 @@ fn all_sources_of_a_session_share_its_rate() {
                     let from = format!("10.2.0.3:{}", 6000 + 2 * (step % 16));
                     for number in 0..40 {
                         let header = Packet::header(33, number, 0, u32::from(step));
-                        arrive(&mut stage, &from, &[&header[..], &packets(7)].concat());
+                        stage.arrive(&from, &[&header[..], &packets(7)].concat());
                     }
                     let ssrc = u32::from(step).to_be_bytes();
-                    arrive(&mut stage, &from, &[&[0x81, 203, 0, 1][..], &ssrc].concat());
+                    stage.arrive(&from, &[&[0x81, 203, 0, 1][..], &ssrc].concat());
                 }
                 _ => {
                     let name = match way {
@@ -279,7 +271,7 @@ fn http_viewers_of_rtp_that_is_not_mpeg_ts_are_refused_with_the_reason() {
         );
         for number in 0..3 {
             let header = Packet::header(payload_type, number, 0, 7);
-            arrive(&mut stage, CAMERA, &[&header[..], &packets(7)].concat());
+            stage.arrive(CAMERA, &[&header[..], &packets(7)].concat());
         }
         let viewer = stage.viewer("s");
         let says = stage.text(viewer).contains("RTP payload type 96");
@@ -299,7 +291,7 @@ fn a_source_of_datagrams_is_lost_after_its_idle_time_and_not_before() {
         for number in 0..4 {
             let header = Packet::header(33, number, 0, 7);
             let head: &[u8] = if kind == "udp" { &[] } else { &header };
-            arrive(&mut stage, CAMERA, &[head, &packets(7)].concat());
+            stage.arrive(CAMERA, &[head, &packets(7)].concat());
             stage.wait_seconds(if number == 0 { 1 } else { 4 });
             assert!(number == 0 || stage.relay.streams.running() == 1, "{kind}");
         }

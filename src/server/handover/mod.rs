@@ -16,13 +16,20 @@ mod wire;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
+use mio::Registry;
 use serde::{Deserialize, Serialize};
 
 pub(super) use receive::Predecessor;
 pub(super) use send::Handover;
 
 use super::sys::descriptors;
+use super::sys::process::await_end;
+use super::tcp::Listener;
+use crate::config::Config;
+use crate::relay::Settings;
+use receive::Receiver;
 
 /// The first frame.
 #[derive(Serialize, Deserialize)]
@@ -31,6 +38,68 @@ struct Hello {
     format: u64,
     /// Version of the program.
     version: String,
+}
+
+/// How long a process may take to end when it has closed its sockets.
+const EXIT_TIME: Duration = Duration::from_secs(2);
+
+impl Handover {
+    /// Takes the path of `--handover`, or receives all from the server that waits there. This comes before
+    /// anything else is bound. So of two servers that start at once, one takes over from the other. If the
+    /// other server ends after a signal without handing over, this waits for its end and tries again.
+    /// Errors are sentences.
+    pub fn start(
+        config: &Config,
+        settings: &Settings,
+        registry: &Registry,
+    ) -> Result<(Handover, Option<Predecessor>), String> {
+        let mut handover = Handover::default();
+        let Some(path) = &config.handover else {
+            return Ok((handover, None));
+        };
+        let shown = path.display();
+        let failed =
+            |error: io::Error| format!("cannot take over from the server at '{shown}': {error}");
+        loop {
+            let socket = match UnixStream::connect(path) {
+                Ok(socket) => socket,
+                Err(error) if is_nobody(&error) => {
+                    let listener = Listener::unix(path);
+                    match listener.and_then(|listener| handover.wait_at(listener, registry)) {
+                        Ok(()) => return Ok((handover, None)),
+                        // Another server that starts was faster.
+                        Err(error) if error.kind() == io::ErrorKind::AddrInUse => continue,
+                        Err(error) => {
+                            return Err(format!(
+                                "cannot wait for a successor at '{shown}': {error}"
+                            ));
+                        }
+                    }
+                }
+                Err(error) => return Err(failed(error)),
+            };
+            let process = peer_of_same_user(&socket).map_err(failed)?;
+            let receiver = Receiver::of(socket, config, settings.clone(), registry);
+            let error = match receiver.receive() {
+                Ok(predecessor) => return Ok((handover, Some(predecessor))),
+                Err(error) => error,
+            };
+            let is_cut = matches!(
+                error.kind(),
+                io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
+            );
+            if !(is_cut && await_end(process, EXIT_TIME)) {
+                return Err(failed(error));
+            }
+        }
+    }
+}
+
+fn is_nobody(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+    )
 }
 
 /// Returns the id of the process at the other side. It must have the same user.

@@ -1,27 +1,24 @@
 //! The successor's side: receives the state of another server, and then replaces it.
 
-use std::fmt::Display;
 use std::io::{self, Write};
 use std::net;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::Duration;
 
 use mio::Registry;
 use mio::net::TcpStream;
 use serde::de::DeserializeOwned;
 
+use super::Hello;
 use super::wire::{Frame, Inbox, Kind, TAKEN};
-use super::{Hello, peer_of_same_user};
 use crate::config::Config;
 use crate::handover::is_known;
-use crate::relay::handover::{Successor, connections};
-use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Relay, Settings, StreamId};
+use crate::relay::handover::{Piece, Successor, connections};
+use crate::relay::{ConnectionId, Relay, Settings, StreamId};
 use crate::server::bound::Bound;
 use crate::server::disk::TokenFile;
-use crate::server::sys::process::await_end;
-use crate::server::tcp::{Listener, Sockets};
+use crate::server::tcp::Sockets;
 use crate::time::Instant;
 
 /// The received state of another server, which waits until this one confirms that it takes over.
@@ -38,71 +35,17 @@ pub struct Predecessor {
 
 /// How long the other server may send nothing. It may wait for its disk.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a process may take to end when it has closed its sockets.
-const EXIT_TIME: Duration = Duration::from_secs(2);
 /// Most listening sockets and sockets for datagrams. No server has more.
 const BOUND_MAX: usize = 8192;
 
 /// Receives the frames of another server.
-struct Receiver<'a> {
+pub struct Receiver<'a> {
+    config: &'a Config,
     successor: Successor,
     predecessor: Predecessor,
     registry: &'a Registry,
     /// Largest number of connections.
     places_max: usize,
-}
-
-/// The owner of the path of `--handover`.
-pub enum PathState {
-    /// A server that has sent all. It waits until this one confirms.
-    Server(Box<Predecessor>),
-    /// Nobody had it. This server has it now.
-    Nobody(Listener),
-}
-
-/// Takes the path, or receives all from the server that waits there. The sockets of its clients are
-/// registered as they come. If that server ends after a signal without handing over, this waits for its end
-/// and tries again. Errors are sentences.
-pub fn find(
-    path: &Path,
-    (config, settings): (&Config, &Settings),
-    registry: &Registry,
-) -> Result<PathState, String> {
-    let failed = |error: &dyn Display| {
-        format!(
-            "cannot take over from the server at '{}': {error}",
-            path.display()
-        )
-    };
-    loop {
-        let socket = match UnixStream::connect(path) {
-            Ok(socket) => socket,
-            Err(error) if is_nobody(&error) => match Listener::unix(path) {
-                Ok(listener) => return Ok(PathState::Nobody(listener)),
-                // Another server that starts was faster.
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => continue,
-                Err(error) => {
-                    let path = path.display();
-                    return Err(format!("cannot wait for a successor at '{path}': {error}"));
-                }
-            },
-            Err(error) => return Err(failed(&error)),
-        };
-        let process = peer_of_same_user(&socket).map_err(|error| failed(&error))?;
-        let is_kept = config.token_file.is_some();
-        let receiver = Receiver::of(socket, (settings.clone(), is_kept), registry);
-        let error = match receiver.receive(config) {
-            Ok(predecessor) => return Ok(PathState::Server(Box::new(predecessor))),
-            Err(error) => error,
-        };
-        let is_cut = matches!(
-            error.kind(),
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
-        );
-        if !(is_cut && await_end(process, EXIT_TIME)) {
-            return Err(failed(&error));
-        }
-    }
 }
 
 impl Predecessor {
@@ -137,22 +80,18 @@ impl Predecessor {
     }
 }
 
-fn is_nobody(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
-    )
-}
-
-impl Receiver<'_> {
-    fn of(
+impl<'a> Receiver<'a> {
+    /// Begins to receive from the server at this socket.
+    pub fn of(
         socket: UnixStream,
-        (settings, is_kept): (Settings, bool),
-        registry: &Registry,
-    ) -> Receiver<'_> {
+        config: &'a Config,
+        settings: Settings,
+        registry: &'a Registry,
+    ) -> Receiver<'a> {
         Receiver {
-            places_max: settings.limits.connections_max + CONNECTIONS_BEYOND_MAX,
-            successor: Successor::new(settings, is_kept),
+            config,
+            places_max: settings.limits.places_max(),
+            successor: Successor::new(settings, config.token_file.is_some()),
             registry,
             predecessor: Predecessor {
                 socket,
@@ -166,8 +105,8 @@ impl Receiver<'_> {
         }
     }
 
-    /// Receives all frames.
-    fn receive(mut self, config: &Config) -> io::Result<Predecessor> {
+    /// Receives all frames. The sockets of clients are registered as they come.
+    pub fn receive(mut self) -> io::Result<Predecessor> {
         let mut inbox = Inbox::new(self.predecessor.socket.try_clone()?, PATIENCE)?;
         let first = inbox.next()?;
         let hello: Hello = match first.kind {
@@ -180,7 +119,7 @@ impl Receiver<'_> {
             if frame.kind == Kind::End {
                 break;
             }
-            self.take(frame, config)?;
+            self.take(frame)?;
         }
         let (relay, now) = self.successor.take_over().map_err(io::Error::other)?;
         self.predecessor.received = std::time::Instant::now();
@@ -190,24 +129,23 @@ impl Receiver<'_> {
         Ok(self.predecessor)
     }
 
-    fn take(&mut self, frame: Frame, config: &Config) -> io::Result<()> {
+    fn take(&mut self, frame: Frame) -> io::Result<()> {
         let predecessor = &mut self.predecessor;
         let bytes = &frame.bytes;
+        let mut take = |piece| self.successor.take(piece).map_err(io::Error::other);
         match frame.kind {
             Kind::Media => {
                 let ([id, from], media) = numbers(bytes)?;
-                let taken = self.successor.media(StreamId::from_u64(id), from, media);
-                taken.map_err(io::Error::other)?;
+                take(Piece::Media(StreamId::from_u64(id), from, media))?;
             }
             Kind::Gone => {
                 let ([id], _) = numbers(bytes)?;
-                self.successor.forget_media(StreamId::from_u64(id));
+                take(Piece::Gone(StreamId::from_u64(id)))?;
             }
             Kind::Copy(part) => {
                 let ([id, from], copied) = numbers(bytes)?;
                 let from = usize::try_from(from).map_err(io::Error::other)?;
-                let taken = self.successor.copy((id, part), from, copied);
-                taken.map_err(io::Error::other)?;
+                take(Piece::Copy((id, part), from, copied))?;
             }
             Kind::Listener | Kind::Datagrams if predecessor.bound.0.len() < BOUND_MAX => {
                 let descriptor = frame.descriptors.into_iter().next();
@@ -215,7 +153,7 @@ impl Receiver<'_> {
                 predecessor.bound.0.push(socket);
             }
             Kind::TokenFile => {
-                let Some(path) = &config.token_file else {
+                let Some(path) = &self.config.token_file else {
                     return Err(io::Error::other(
                         "it has a token file; start this server with the same --token-file",
                     ));
@@ -332,8 +270,8 @@ mod tests {
                 }
                 let _ = theirs.shutdown(net::Shutdown::Write);
             });
-            let receiver = Receiver::of(ours, (settings(), false), poll.registry());
-            receiver.receive(&Config::default())
+            let config = Config::default();
+            Receiver::of(ours, &config, settings(), poll.registry()).receive()
         });
         (heard, theirs)
     }

@@ -1,6 +1,5 @@
 //! The predecessor's side: copies streams while they run, then stops and sends all else.
 
-use std::collections::HashMap;
 use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -11,16 +10,12 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 use serde::Serialize;
 
-use super::receive::{self, PathState};
 use super::wire::{self, FRAME_BYTES_MAX, Kind, PIECE_BYTES_MAX, TAKEN};
-use super::{Hello, Predecessor, peer_of_same_user};
+use super::{Hello, peer_of_same_user};
 use crate::config::Config;
 use crate::handover::FORMAT;
-use crate::relay::handover::{
-    CopyName, begin, bytes_left, copy, hand_over, has_stream, is_quiet, let_go, media, media_bytes,
-    uncopied,
-};
-use crate::relay::{ConnectionId, Relay, Settings, StreamId, UdpPort};
+use crate::relay::handover::{Copying, Piece, hand_over, is_quiet, let_go};
+use crate::relay::{ConnectionId, Relay, UdpPort};
 use crate::server::bound::Place;
 use crate::server::disk::Disk;
 use crate::server::sys::descriptors::{self, AT_ONCE_MAX};
@@ -45,16 +40,12 @@ struct Successor {
     socket: UnixStream,
     /// Id of its process.
     process: u32,
-    /// How far each stream has been copied to it.
-    copied: HashMap<StreamId, u64>,
-    /// The stream of the newest frame.
-    copied_last: Option<StreamId>,
+    /// What has been copied to it.
+    copying: Copying,
     /// Clients when the successor came, in order.
     clients: Vec<ConnectionId>,
     /// How many of these clients' sockets it has.
     passed: usize,
-    /// Bytes of clients and streams that are to be copied.
-    uncopied: Vec<CopyName>,
     /// The part of a frame that has not been sent.
     rest: Vec<u8>,
     /// Its socket takes bytes, as far as is known.
@@ -92,28 +83,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 impl Handover {
-    /// Takes the path of `--handover`, or receives all from the server that has it. This comes before
-    /// anything else is bound. So of two servers that start at once, one takes over from the other. Errors
-    /// are sentences.
-    pub fn start(
-        config: &Config,
-        settings: &Settings,
-        registry: &Registry,
-    ) -> Result<(Handover, Option<Predecessor>), String> {
-        let mut handover = Handover::default();
-        let Some(path) = &config.handover else {
-            return Ok((handover, None));
-        };
-        match receive::find(path, (config, settings), registry)? {
-            PathState::Server(predecessor) => Ok((handover, Some(*predecessor))),
-            PathState::Nobody(listener) => {
-                let waits = handover.wait_at(listener, registry);
-                waits.map_err(|error| format!("cannot wait for a successor: {error}"))?;
-                Ok((handover, None))
-            }
-        }
-    }
-
     /// Waits for the next successor where the predecessor did.
     pub fn go_on(
         &mut self,
@@ -129,7 +98,8 @@ impl Handover {
         }
     }
 
-    fn wait_at(&mut self, mut listener: Listener, registry: &Registry) -> io::Result<()> {
+    /// Waits for a successor at this listener.
+    pub fn wait_at(&mut self, mut listener: Listener, registry: &Registry) -> io::Result<()> {
         listener.register(SUCCESSOR, registry)?;
         (self.listener, self.is_ready) = (Some(listener), true);
         Ok(())
@@ -153,9 +123,8 @@ impl Handover {
     }
 
     /// Returns whether no hand-over may stop the server for now.
-    fn rests(&mut self, now: Instant) -> bool {
-        self.rests_until = self.rests_until.filter(|until| *until > now);
-        self.rests_until.is_some()
+    fn rests(&self, now: Instant) -> bool {
+        self.rests_until.is_some_and(|until| until > now)
     }
 
     /// Records a standstill of this length without a hand-over.
@@ -172,17 +141,22 @@ impl Handover {
         }
     }
 
-    /// Accepts the successor that waits. Returns whether one does. An error: it is refused, and one that is
-    /// there already continues.
-    fn accept(&mut self, sockets: &Sockets, registry: &Registry) -> io::Result<bool> {
+    /// Accepts the successor that waits, if one does. An error: it is refused, and one that is there
+    /// already continues.
+    fn accept(
+        &mut self,
+        relay: &mut Relay,
+        sockets: &Sockets,
+        registry: &Registry,
+    ) -> io::Result<()> {
         let listener = self.listener.as_ref().filter(|_| self.is_ready);
         let Some(listener) = listener else {
-            return Ok(false);
+            return Ok(());
         };
         let accepted = listener.accept();
         self.is_ready = accepted.is_ok();
         let (socket, _) = match accepted {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             accepted => accepted?,
         };
         let socket = UnixStream::from(OwnedFd::from(socket));
@@ -201,23 +175,19 @@ impl Handover {
         )?;
         let mut clients: Vec<ConnectionId> = sockets.ids().collect();
         clients.sort_unstable();
+        let hello = Hello {
+            format: FORMAT,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
         self.successor = Some(Successor {
-            socket,
             process,
-            copied: HashMap::new(),
-            copied_last: None,
-            uncopied: Vec::new(),
+            copying: Copying::begin(relay),
             clients,
-            passed: 0,
-            rest: wire::frame((Kind::Hello, &json(&hello())?), 0),
+            rest: wire::frame((Kind::Hello, &json(&hello)?), 0),
             is_open: true,
-            has_more: false,
-            has_unread: false,
-            is_due: false,
-            progress: Progress::default(),
-            seen: std::time::Instant::now(),
+            ..Successor::new(socket)
         });
-        Ok(true)
+        Ok(())
     }
 }
 
@@ -243,18 +213,29 @@ impl Progress {
     }
 }
 
-fn hello() -> Hello {
-    Hello {
-        format: FORMAT,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-    }
-}
-
 fn json(value: &impl Serialize) -> io::Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(io::Error::other)
 }
 
 impl Successor {
+    /// Creates a successor that has nothing yet.
+    fn new(socket: UnixStream) -> Successor {
+        Successor {
+            socket,
+            process: 0,
+            copying: Copying::default(),
+            clients: Vec::new(),
+            passed: 0,
+            rest: Vec::new(),
+            is_open: false,
+            has_more: false,
+            has_unread: false,
+            is_due: false,
+            progress: Progress::default(),
+            seen: std::time::Instant::now(),
+        }
+    }
+
     /// Copies streams and passes sockets, a turn's share of what there is. Returns whether the rest is
     /// small enough to be sent in the standstill.
     fn copy(&mut self, relay: &mut Relay, sockets: &mut Sockets, now: Instant) -> io::Result<bool> {
@@ -264,9 +245,8 @@ impl Successor {
         let mut budget = COPIED_PER_TURN_MAX;
         while self.is_open && budget > 0 {
             if self.rest.is_empty() && !self.is_due {
-                let copy = self.next_copy(relay);
-                let frame = copy.or_else(|| self.next_media(relay));
-                self.rest = frame.unwrap_or_default();
+                let piece = self.copying.next(relay, PIECE_BYTES_MAX);
+                self.rest = piece.map(frame_of).unwrap_or_default();
             }
             let sent = match (self.rest.is_empty(), self.has_all_sockets()) {
                 (false, _) => descriptors::send(self.socket.as_fd(), &self.rest, &[]),
@@ -292,27 +272,19 @@ impl Successor {
             return Ok(false);
         }
         // Sources send on while the successor reads. That is no reason to copy again before the standstill.
-        self.is_due = self.left(relay) <= STUCK_LEFT_MAX || self.becomes_due(relay, now);
+        self.is_due = self.copying.left(relay) <= STUCK_LEFT_MAX || self.becomes_due(relay, now);
         self.has_more = self.is_open && !self.is_due;
         Ok(self.is_due)
     }
 
     /// Returns whether the server may stop, and copy the rest in the standstill.
     fn becomes_due(&mut self, relay: &mut Relay, now: Instant) -> bool {
-        let mut left = self.left(relay);
+        let mut left = self.copying.left(relay);
         if left <= LEFT_MAX {
-            self.uncopied = uncopied(relay);
-            left = self.left(relay);
+            self.copying.list(relay);
+            left = self.copying.left(relay);
         }
         self.progress.is_due(left, now)
-    }
-
-    /// Returns how many bytes have not been copied.
-    fn left(&self, relay: &mut Relay) -> u64 {
-        let names = self.uncopied.iter();
-        let copies: usize = names.map(|name| bytes_left(relay, *name)).sum();
-        let media = media(relay).map(|(id, range)| range.end - self.copied_of(id).max(range.start));
-        media.sum::<u64>() + copies as u64
     }
 
     fn has_all_sockets(&self) -> bool {
@@ -336,46 +308,18 @@ impl Successor {
         let has_read_all = descriptors::has_read_all(self.socket.as_fd())?;
         Ok(!has_read_all && self.seen.elapsed() >= SILENCE_MAX)
     }
+}
 
-    fn copied_of(&self, id: StreamId) -> u64 {
-        self.copied.get(&id).copied().unwrap_or(0)
-    }
-
-    /// Returns a frame with the next bytes of clients and streams that have not been copied.
-    fn next_copy(&mut self, relay: &mut Relay) -> Option<Vec<u8>> {
-        while let Some((id, part)) = self.uncopied.last().copied() {
-            if let Some((from, bytes)) = copy(relay, (id, part), PIECE_BYTES_MAX) {
-                let content = [&id.to_le_bytes()[..], &(from as u64).to_le_bytes(), bytes].concat();
-                return Some(wire::frame((Kind::Copy(part), &content), 0));
-            }
-            self.uncopied.pop();
-        }
-        None
-    }
-
-    /// Returns a frame with the next bytes of a stream that have not been copied. Streams take turns, so
-    /// a fast source does not keep others from being copied. The successor frees the memory of streams
-    /// that are no more before it gets more bytes.
-    fn next_media(&mut self, relay: &Relay) -> Option<Vec<u8>> {
-        if let Some(gone) = self.copied.keys().find(|id| !has_stream(relay, **id)) {
-            let gone = *gone;
-            self.copied.remove(&gone);
-            return Some(wire::frame((Kind::Gone, &gone.to_u64().to_le_bytes()), 0));
-        }
-        let behind = media(relay).skip_while(|(id, _)| Some(*id) != self.copied_last);
-        for (id, range) in behind.skip(1).chain(media(relay)) {
-            let from = self.copied_of(id).max(range.start);
-            let bytes = media_bytes(relay, id, from);
-            if !bytes.is_empty() || !self.copied.contains_key(&id) {
-                let bytes = &bytes[..bytes.len().min(PIECE_BYTES_MAX)];
-                self.copied.insert(id, from + bytes.len() as u64);
-                self.copied_last = Some(id);
-                let content = [&id.to_u64().to_le_bytes()[..], &from.to_le_bytes(), bytes].concat();
-                return Some(wire::frame((Kind::Media, &content), 0));
-            }
-        }
-        None
-    }
+/// Returns the frame of a piece.
+fn frame_of(piece: Piece<'_>) -> Vec<u8> {
+    let content =
+        |id: u64, from: u64, bytes| [&id.to_le_bytes()[..], &from.to_le_bytes(), bytes].concat();
+    let (kind, content) = match piece {
+        Piece::Media(id, from, bytes) => (Kind::Media, content(id.to_u64(), from, bytes)),
+        Piece::Gone(id) => (Kind::Gone, id.to_u64().to_le_bytes().to_vec()),
+        Piece::Copy((id, part), from, bytes) => (Kind::Copy(part), content(id, from as u64, bytes)),
+    };
+    wire::frame((kind, &content), 0)
 }
 
 /// Returns a frame with the ids of these clients, and the descriptors of their sockets.
@@ -392,15 +336,11 @@ impl Server {
     /// Continues a hand-over, if a successor is connected. If it fails, logs that and continues to serve.
     pub(in crate::server) fn hand_over(&mut self, now: Instant) {
         let registry = self.poll.registry();
-        match self.handover.accept(&self.sockets, registry) {
-            Ok(true) => {
-                begin(&mut self.relay);
-                if let Some(successor) = &mut self.handover.successor {
-                    successor.uncopied = uncopied(&mut self.relay);
-                }
-            }
-            Ok(false) => {}
-            Err(error) => self.report_failure(&error),
+        let accepted = self
+            .handover
+            .accept(&mut self.relay, &self.sockets, registry);
+        if let Err(error) = accepted {
+            self.report_failure(&error);
         }
         if let Err(error) = self.hand_on(now) {
             self.handover.successor = None;
@@ -465,12 +405,9 @@ impl Server {
             &[],
             until,
         )?;
-        successor.uncopied = uncopied(&mut self.relay);
-        while let Some(frame) = successor
-            .next_copy(&mut self.relay)
-            .or_else(|| successor.next_media(&self.relay))
-        {
-            wire::send_bytes(&successor.socket, &frame, &[], until)?;
+        successor.copying.list(&mut self.relay);
+        while let Some(piece) = successor.copying.next(&mut self.relay, PIECE_BYTES_MAX) {
+            wire::send_bytes(&successor.socket, &frame_of(piece), &[], until)?;
         }
         self.send_places(successor, until)?;
         let mut sent = Ok(());
@@ -606,57 +543,7 @@ mod tests {
 
     fn successor() -> Successor {
         let (socket, _) = UnixStream::pair().expect("two sockets");
-        successor_at(socket)
-    }
-
-    fn successor_at(socket: UnixStream) -> Successor {
-        Successor {
-            socket,
-            process: 0,
-            copied: HashMap::new(),
-            copied_last: None,
-            clients: Vec::new(),
-            passed: 0,
-            uncopied: Vec::new(),
-            rest: Vec::new(),
-            is_open: false,
-            has_more: false,
-            has_unread: false,
-            is_due: false,
-            progress: Progress::default(),
-            seen: std::time::Instant::now(),
-        }
-    }
-
-    /// A fast source in the first place kept all others from being copied, and the successor kept the
-    /// bytes of streams that had gone.
-    #[test]
-    fn streams_are_copied_in_turns_and_those_that_have_gone_come_first() {
-        let mut stage = Stage::new(&[]);
-        let media = vec![b'a'; 3 * PIECE_BYTES_MAX];
-        let sources = ["fast", "b", "c"].map(|name| {
-            let head = format!(
-                "PUT /stream/{name} HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n"
-            );
-            let source = stage.client(&head);
-            stage.send_media(source, &media);
-            source
-        });
-        let mut successor = successor();
-        for _ in 0..15 {
-            assert!(successor.next_media(&stage.relay).is_some());
-            stage.send_media(sources[0], &media[..PIECE_BYTES_MAX]);
-        }
-        let whole = |copied: &HashMap<_, u64>| {
-            copied
-                .values()
-                .filter(|at| **at == media.len() as u64)
-                .count()
-        };
-        assert_eq!((successor.copied.len(), whole(&successor.copied)), (3, 2));
-        stage.lose(sources[1]);
-        assert!(successor.next_media(&stage.relay).is_some());
-        assert_eq!((successor.copied.len(), whole(&successor.copied)), (2, 1));
+        Successor::new(socket)
     }
 
     /// The next one may not read what it is given: then there is nothing to wake up for.
@@ -678,7 +565,7 @@ mod tests {
     fn the_server_looks_again_whether_all_has_been_read() {
         let (socket, mut other) = UnixStream::pair().expect("two sockets");
         let mut stage = Stage::new(&[]);
-        let mut successor = successor_at(socket);
+        let mut successor = Successor::new(socket);
         (successor.rest, successor.is_open) = (vec![7; 9], true);
         let now = Instant::START;
         let copied = successor.copy(&mut stage.relay, &mut Sockets::default(), now);

@@ -127,7 +127,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Creates a reader of a connected socket that waits at most `time` for a frame.
+    /// Creates a reader of a connected socket that waits at most `patience` for bytes.
     pub fn new(socket: UnixStream, patience: Duration) -> io::Result<Inbox> {
         socket.set_nonblocking(false)?;
         socket.set_read_timeout(Some(patience))?;

@@ -2,8 +2,8 @@
 
 use super::World;
 
-/// Nothing is copied.
-pub(super) type Copy = ();
+/// There is none.
+pub(super) type Next = ();
 
 impl World {
     pub(super) fn hand_over_within(&mut self) {}
@@ -12,7 +12,7 @@ impl World {
         let _ = (
             &self.succession.chance,
             self.succession.percent,
-            &self.succession.copied,
+            &self.succession.next,
             self.is_kept,
             self.random_key,
         );

@@ -1,14 +1,16 @@
 //! Other cores take over, at any step.
 
 use tollgate::relay::ConnectionId;
-use tollgate::relay::handover::{self, CopyName, Successor};
+use tollgate::relay::handover::{self, Copying, Successor};
 
 use super::{PORT, World};
 use crate::simulation::chance::Chance;
 
-/// What was copied for the next core: its name, where it begins, and the bytes.
-pub(super) type Copy = (CopyName, usize, Vec<u8>);
+/// The next core, and the pieces that it has.
+pub(super) type Next = (Copying, Successor);
 
+/// Most bytes that are copied at once.
+const PIECE_BYTES_MAX: usize = 100;
 /// Steps of a turn behind which another core may take over.
 const STEPS_OF_A_TURN: usize = 4;
 
@@ -29,22 +31,29 @@ impl World {
         self.hand_over_perhaps();
     }
 
-    /// What clients can make large is copied while the core runs.
-    fn copy_inputs(&mut self) {
-        if self.succession.copied.is_none() {
-            handover::begin(&mut self.relay);
+    /// Streams, and what clients can make large, are copied while the core runs. Returns the next
+    /// core.
+    fn copy(&mut self) -> Next {
+        let next = self.succession.next.take();
+        let (mut copying, mut successor) = next.unwrap_or_else(|| {
+            let random_key = match self.is_compared {
+                true => self.random_key,
+                false => self.succession.chance.draw(),
+            };
+            let settings = self.config.settings(1000, 0, random_key.into());
+            let successor = Successor::new(settings, self.is_kept);
+            (Copying::begin(&mut self.relay), successor)
+        });
+        copying.list(&mut self.relay);
+        while let Some(piece) = copying.next(&mut self.relay, PIECE_BYTES_MAX) {
+            successor.take(piece).expect("it is in order");
         }
-        let copied = self.succession.copied.get_or_insert_default();
-        for name in handover::uncopied(&mut self.relay) {
-            while let Some((from, bytes)) = handover::copy(&mut self.relay, name, 100) {
-                copied.push((name, from, bytes.to_vec()));
-            }
-        }
+        (copying, successor)
     }
 
     fn hand_over_perhaps(&mut self) {
         if self.succession.percent > 0 {
-            self.copy_inputs();
+            self.succession.next = Some(self.copy());
         }
         let succession = &mut self.succession;
         if self.ends_at.is_none()
@@ -79,26 +88,7 @@ impl World {
         if !handover::is_quiet(&self.relay) || self.is_compared && !self.errands.is_empty() {
             return;
         }
-        let random_key = match self.is_compared {
-            true => self.random_key,
-            false => self.succession.chance.draw(),
-        };
-        let settings = self.config.settings(1000, 0, random_key.into());
-        let mut successor = Successor::new(settings, self.is_kept);
-        for (live, bytes) in handover::media(&self.relay) {
-            let mut at = bytes.start;
-            while at < bytes.end {
-                let piece = handover::media_bytes(&self.relay, live, at);
-                assert!(!piece.is_empty(), "what is at hand can be told");
-                successor.media(live, at, piece).expect("media fits");
-                at += piece.len() as u64;
-            }
-        }
-        for (whose, from, bytes) in self.succession.copied.iter().flatten() {
-            successor
-                .copy(*whose, *from, bytes)
-                .expect("it is in order");
-        }
+        let (copying, mut successor) = self.copy();
         let mut records = Vec::new();
         let mut out = |piece: &[u8]| records.extend_from_slice(piece);
         let going = handover::hand_over(&mut self.relay, self.now, &mut out);
@@ -107,6 +97,7 @@ impl World {
         let stay: Vec<ConnectionId> = connected.filter(|id| !going.contains(id)).collect();
         if self.is_compared && !stay.is_empty() {
             // It goes on as if nothing had been.
+            self.succession.next = Some((copying, successor));
             return self.knowledge.count("not handed over after all");
         }
         let heard = successor.receive(&records);
@@ -125,7 +116,7 @@ impl World {
             self.relay.is_empty() || !stay.is_empty(),
             "who goes has gone"
         );
-        (self.relay, self.succession.copied) = (relay, None);
+        self.relay = relay;
         self.knowledge.count("handed over");
         for id in stay {
             self.knowledge.count("stays");

@@ -221,10 +221,3 @@ fn tags_that_are_cut_off_are_returned_as_far_as_they_go() {
     assert_eq!(read(29), [(9, 3), (8, 0)]);
     assert_eq!(read(bytes.len()), [(9, 3), (8, 0), (8, 300)]);
 }
-
-#[cfg(feature = "handover")]
-#[test]
-fn a_handed_over_cutter_that_cannot_be_is_refused() {
-    let tags = Tags::new(100);
-    assert!(tags.is_valid(100) && !tags.is_valid(99));
-}

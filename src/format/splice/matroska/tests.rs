@@ -423,10 +423,3 @@ fn headers_are_alike_if_they_set_decoders_up_alike() {
         );
     }
 }
-
-#[cfg(feature = "handover")]
-#[test]
-fn a_handed_over_cutter_that_cannot_be_is_refused() {
-    let blocks = Blocks::new(100);
-    assert!(blocks.is_valid(100) && blocks.is_valid(101) && !blocks.is_valid(99));
-}

@@ -80,20 +80,12 @@ fn call(stage: &mut Stage, request: &str) -> String {
 fn rtp(stage: &mut Stage, payload_type: u8, numbers: std::ops::Range<u16>, ssrc: u32) {
     for number in numbers {
         let header = Packet::header(payload_type, number, 0, ssrc);
-        let datagram = [&header[..], b"payload"].concat();
-        let from = CAMERA.parse().expect("an address");
-        stage
-            .relay
-            .datagram(from, UdpPort::Rtp, &datagram, stage.now);
-        stage.settle();
+        stage.arrive(CAMERA, &[&header[..], b"payload"].concat());
     }
 }
 
 fn goodbye(stage: &mut Stage, ssrc: u8) {
-    let from = CAMERA.parse().expect("an address");
-    let bye = [0x81, 203, 0, 1, 0, 0, 0, ssrc];
-    stage.relay.datagram(from, UdpPort::Rtp, &bye, stage.now);
-    stage.settle();
+    stage.arrive(CAMERA, &[0x81, 203, 0, 1, 0, 0, 0, ssrc]);
 }
 
 /// The packets are inside an element of Matroska that does not end. Until it ends, the format is

@@ -10,7 +10,7 @@ use crate::clean_text::{TITLES_BYTES_MAX, TITLES_MAX};
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 use crate::relay::counts::Count;
 use crate::relay::stage::{self, HandedOver, Stage};
-use crate::relay::{Relay, UdpPort, handover};
+use crate::relay::{Relay, handover};
 use crate::rtp::Packet;
 use crate::stream::{End, Outcome};
 
@@ -48,12 +48,6 @@ fn put(stage: &mut Stage, session: &str, length: usize, media: &[u8]) -> Connect
     source
 }
 
-fn arrive(stage: &mut Stage, from: &str, datagram: &[u8]) {
-    let (from, now) = (from.parse().expect("an address"), stage.now);
-    stage.relay.datagram(from, UdpPort::Rtp, datagram, now);
-    stage.settle();
-}
-
 fn rtp(number: u16) -> Vec<u8> {
     [&Packet::header(33, number, 0, 9)[..], &packets(7)].concat()
 }
@@ -84,9 +78,9 @@ fn all_kinds() -> (Stage, ConnectionId) {
     stage.viewer("http");
     stage.viewer("http");
     for number in 0..5 {
-        arrive(&mut stage, CAMERA, &rtp(number));
+        stage.arrive(CAMERA, &rtp(number));
     }
-    arrive(&mut stage, BARE_CAMERA, &packets(7));
+    stage.arrive(BARE_CAMERA, &packets(7));
     put(&mut stage, "flv", 99_999_999, FILE);
     stage.viewer("flv/live.ts");
     put(&mut stage, "drains", 30_000, &[7; 10_000]);
@@ -159,8 +153,8 @@ fn streams_of_all_kinds_go_on_in_another_core() {
     assert_eq!(stage.media(stuck), (vec![7; 30_000], true));
     // Sources go on where they were.
     let datagrams = stage.relay.ctx.counts.of(Count::Datagrams);
-    arrive(&mut stage, CAMERA, &rtp(5));
-    arrive(&mut stage, BARE_CAMERA, &packets(7));
+    stage.arrive(CAMERA, &rtp(5));
+    stage.arrive(BARE_CAMERA, &packets(7));
     assert_eq!(stage.relay.ctx.counts.of(Count::Datagrams), datagrams + 2);
     assert_eq!(stage.relay.ctx.counts.of(Count::Streams), begun);
     // A new one is called like none before it.
@@ -176,7 +170,7 @@ fn streams_of_all_kinds_go_on_in_another_core() {
     stage.assert_status(call, 200);
     stage.wait_seconds(2);
     for number in 0..2 {
-        arrive(&mut stage, CAMERA, &rtp(number));
+        stage.arrive(CAMERA, &rtp(number));
     }
     let (id, _) = stage
         .relay
@@ -871,9 +865,9 @@ fn counters_end_at_the_largest_number() {
     set_rtp(&mut stage);
     stage.settle();
     for number in [5, 5, 9, 5] {
-        arrive(&mut stage, CAMERA, &rtp(number));
+        stage.arrive(CAMERA, &rtp(number));
     }
-    arrive(&mut stage, BARE_CAMERA, &packets(7));
+    stage.arrive(BARE_CAMERA, &packets(7));
     stage.wait_seconds(1);
     stage.client("GET /nothing HTTP/1.1\r\nHost: h\r\n\r\n");
     stage.relay.counts().turn_took(std::time::Duration::ZERO);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::gate::SessionId;
 use crate::random::Random;
 use crate::relay::stage::Stage;
-use crate::relay::{ConnectionId, StreamId, UdpPort};
+use crate::relay::{ConnectionId, StreamId};
 
 const PACKET_BYTES: usize = 188;
 const SEEDS: u64 = 150;
@@ -260,9 +260,7 @@ fn viewers_that_an_origin_admitted_do_not_watch_a_local_source() {
                 for (number, payload) in FILE.chunks(7 * PACKET_BYTES).enumerate() {
                     let mut packet = vec![0x80, 33, 0, number as u8, 0, 0, 0, 0, 1, 2, 3, 4];
                     packet.extend(payload);
-                    let (from, now) = (SocketAddr::from(([10, 0, 0, 2], 6000)), stage.now);
-                    stage.relay.datagram(from, UdpPort::Rtp, &packet, now);
-                    stage.settle();
+                    stage.arrive("10.0.0.2:6000", &packet);
                 }
             } else {
                 let head =
@@ -517,9 +515,7 @@ fn a_source_with_other_tracks_begins_a_new_stream() {
                 let mut packet = vec![0x80, 33, 0, number, 0, 0, 0, 0, 1, 2, 3, 4];
                 number += 1;
                 packet.extend(payload);
-                let (from, now) = (SocketAddr::from(([10, 0, 0, 2], 6000)), stage.now);
-                stage.relay.datagram(from, UdpPort::Rtp, &packet, now);
-                stage.settle();
+                stage.arrive("10.0.0.2:6000", &packet);
             }
         };
         let mut second = None;
