@@ -87,7 +87,7 @@ impl Sender {
     }
 }
 
-impl Known {
+impl DatagramSource {
     /// Returns whether the source sent this datagram: the address agrees, and for RTP the SSRC.
     fn sent(&self, sender: Sender, packet: Option<&Packet<'_>>) -> bool {
         self.from == sender.from && self.ssrc == packet.map(|packet| packet.ssrc)
