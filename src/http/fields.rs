@@ -137,6 +137,7 @@ impl Fields {
         let mut found = Fields::default();
         let request = &mut found.request;
         let mut name = String::new();
+        let mut accept = None;
         for field in fields {
             let value = || String::from_utf8_lossy(field.value).into_owned();
             name.clear();
@@ -155,7 +156,7 @@ impl Fields {
                 "user-agent" => request.user_agent = Some(value()),
                 "referer" => request.referer = Some(value()),
                 "last-event-id" => request.last_event_id = Some(value()),
-                "accept" => request.accepts_html |= accepts_html(&value()),
+                "accept" => join(&mut accept, value()),
                 "via" => append(&mut request.via, field.name, value())?,
                 "forwarded" => append(&mut request.forwarded.standard, field.name, value())?,
                 "x-forwarded-for" => {
@@ -173,16 +174,18 @@ impl Fields {
                 }
             }
         }
-        found.check_lists()?;
+        found.check_lists(&accept)?;
+        found.request.accepts_html = accept.is_some_and(|accept| accepts_html(&accept));
         Ok(found)
     }
 
     /// Refuses lists of many elements. An empty element costs as much to read as an address.
-    fn check_lists(&self) -> Result<(), Refusal> {
+    fn check_lists(&self, accept: &Option<String>) -> Result<(), Refusal> {
         let forwarded = &self.request.forwarded;
         for (name, list) in [
             ("Transfer-Encoding", &self.transfer_encoding),
             ("Connection", &self.connection),
+            ("Accept", accept),
             ("Expect", &self.expect),
             ("Via", &self.request.via),
             ("Forwarded", &forwarded.standard),
@@ -298,6 +301,11 @@ fn append(list: &mut Option<String>, name: &str, value: String) -> Result<(), Re
             "a quoted string or a comment in {name} does not end; \" or ) must end it"
         )));
     }
+    join(list, value);
+    Ok(())
+}
+
+fn join(list: &mut Option<String>, value: String) {
     match list {
         None => *list = Some(value),
         Some(list) => {
@@ -305,7 +313,6 @@ fn append(list: &mut Option<String>, name: &str, value: String) -> Result<(), Re
             list.push_str(&value);
         }
     }
-    Ok(())
 }
 
 fn once(place: &mut Option<String>, name: &str, value: String) -> Result<(), Refusal> {

@@ -436,11 +436,11 @@ fn a_head_has_its_bounds() {
     );
 }
 
-/// Old Icecast clients are accepted with `--icecast` only, and other requests are not affected.
 /// Each element may cost as much as an address.
 #[test]
 fn a_list_has_a_bounded_number_of_elements() {
     for name in [
+        "Accept",
         "Connection",
         "Expect",
         "Transfer-Encoding",
@@ -458,6 +458,7 @@ fn a_list_has_a_bounded_number_of_elements() {
     assert!(with_fields("HTTP/1.1", &most).is_ok());
 }
 
+/// Old Icecast clients are accepted with `--icecast` only, and other requests are not affected.
 #[test]
 fn old_sources_are_understood_where_they_are_let_in() {
     let with = |text: &str| read(text.as_bytes(), &WITH_OLD_SOURCES);
