@@ -68,6 +68,7 @@ impl PendingChanges {
 
 impl Grants {
     /// Returns whether no change is on its way to the disk.
+    #[cfg(feature = "handover")]
     pub fn is_quiet(&self) -> bool {
         let pending = self.pending.as_ref();
         pending.is_none_or(|pending| pending.queue.is_empty() && pending.writing.is_none())
