@@ -7,7 +7,7 @@
 //! Bounds: a pull without a stream counts as a stream. No pull begins while [`WITHOUT_STREAM_MAX`]
 //! have no stream. A network gets another place only while more are free than it has. Each pull has
 //! one connection, and each session one pull. So a stranger's request costs an origin at most one
-//! request.
+//! request, and with `--wait` one for each pause of the pull.
 
 #[cfg(feature = "handover")]
 mod handover;
