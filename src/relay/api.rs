@@ -49,10 +49,13 @@ pub(super) enum Call {
     },
     /// The operator's page.
     Page,
-    /// The page on which a browser plays a stream. With a refusal, the page shows the refusal; so
-    /// does a refused request for the operator's page.
+    /// The page on which a browser plays a stream. With a refusal, the page shows the refusal, or
+    /// waits.
     #[cfg_attr(feature = "handover", serde(skip))]
     WatchPage(Option<Box<Refusal>>),
+    /// A page that shows this refusal.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    RefusalPage(Box<Refusal>),
     /// A redirect to this relative address.
     Moved(Box<str>),
     /// Sets the title of what a session plays, or removes it.

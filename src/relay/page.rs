@@ -154,6 +154,9 @@ impl Page {
     }
 }
 
+/// What the script of the page does, once a minute.
+const AGAIN: &str = "This page tries again by itself.";
+
 /// Returns the text for a refused viewer, as HTML.
 fn words(refusal: &Refusal) -> String {
     let (title, text) = match refusal.reason {
@@ -161,9 +164,16 @@ fn words(refusal: &Refusal) -> String {
             "This link has expired",
             "Ask for a new one where you got it.",
         ),
+        Some("full") => ("All places are taken", AGAIN),
+        Some("paused") => ("Paused by the operator", AGAIN),
+        _ if refusal.retry_after_seconds.is_some() => ("The stream cannot be reached now", AGAIN),
         None if refusal.status == Status::NotFound => (
             "There is nothing here",
             "The address may be mistyped, or the stream does not run now.",
+        ),
+        None if refusal.status == Status::NotAcceptable => (
+            "This stream is not for browsers",
+            "Another player may play it.",
         ),
         _ => (
             "This link does not work",

@@ -45,14 +45,21 @@ impl Relay {
             ClientEvent::Rtmp { name, caller } => self.publish_rtmp(id, name, caller),
             ClientEvent::Call { call, reply } => self.call(id, call, reply),
             // A connection that ends may also be a broken one. With `--hold` the server treats it
-            // as broken.
+            // as broken, and so it treats a source that has sent nothing to continue a held stream.
             ClientEvent::Complete { stream, is_sure } => {
                 let ctx = &mut self.ctx;
-                if !is_sure && self.streams.hold(stream, "the connection ended", ctx) {
-                    self.clients.close(id, ctx);
-                } else if let Some(session) = self.streams.session(stream) {
+                let Some(session) = self.streams.session(stream) else {
+                    return;
+                };
+                let is_break = !is_sure || self.streams.has_waiting_viewers(stream);
+                let is_held = is_break && self.streams.hold(stream, "the connection ended", ctx);
+                if !is_held {
                     let reason = "the source is complete";
                     self.streams.end(stream, End::Complete, reason, ctx);
+                }
+                if is_held && !is_sure {
+                    self.clients.close(id, ctx);
+                } else {
                     self.clients.complete_source(id, &session, ctx);
                 }
             }
@@ -330,6 +337,11 @@ impl Relay {
                 // Otherwise the page waits until the viewer is admitted.
                 let document = shut.map_or(Document::Watch, Document::Refused);
                 page(document, &mut self.ctx).map(|page| Outcome::Page(page, refusal))
+            }
+            Call::RefusalPage(refusal) => {
+                let document = Document::Refused(&refusal);
+                let page = page(document, &mut self.ctx);
+                page.map(|page| Outcome::Page(page, Some(refusal)))
             }
             Call::SetTitle {
                 session,

@@ -94,7 +94,9 @@ impl<'a> RequestContext<'a> {
     fn entry_point(&self, route: &Route) -> EntryPoint {
         match route {
             Route::Call(Call::Follow { .. }) => EntryPoint::Events,
-            Route::Call(Call::WatchPage(_) | Call::About(_)) => EntryPoint::WatchPage,
+            Route::Call(Call::WatchPage(_) | Call::RefusalPage(_) | Call::About(_)) => {
+                EntryPoint::WatchPage
+            }
             Route::Call(Call::SetTitle {
                 is_icecast: true, ..
             }) => EntryPoint::Icecast,
@@ -315,13 +317,18 @@ impl<'a> RequestContext<'a> {
             && head.fields.accepts_html
             && matches!(head.method, Method::Get | Method::Head)
             && head.target.segments.first().is_none_or(|it| it != b"api");
-        match refusal.status {
-            Status::BadRequest | Status::Forbidden | Status::NotFound
-                if is_for_person && !refusal.ends_connection =>
-            {
-                Ok(Route::Call(Call::WatchPage(Some(Box::new(refusal)))))
-            }
-            _ => Err(refusal),
+        let has_words = matches!(
+            refusal.status,
+            Status::BadRequest
+                | Status::Forbidden
+                | Status::NotFound
+                | Status::NotAcceptable
+                | Status::TooManyRequests
+                | Status::ServiceUnavailable
+        );
+        match is_for_person && has_words && !refusal.ends_connection {
+            true => Ok(Route::Call(Call::RefusalPage(Box::new(refusal)))),
+            false => Err(refusal),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::support::client::request;
 use crate::support::needs::lacks_ipv6;
 use crate::support::response::Response;
 use crate::support::server::Server;
-use crate::support::streaming::Source;
+use crate::support::streaming::{Source, Viewer};
 
 #[test]
 fn the_page_is_for_the_hosts_of_the_api() {
@@ -62,6 +62,26 @@ fn a_browser_gets_a_refusal_as_a_page() {
         assert!(page.contains(words), "{path}: {page}");
         let problem = server.request("GET", path);
         problem.assert_problem(status, &[]);
+    }
+    server.add_token("sessionid=full&max-viewers=1");
+    let mut source = Source::open(server.address(), "/stream/full");
+    source.send(b"media");
+    let mut first = Viewer::ask(server.address(), "/stream/full");
+    first.head();
+    for (path, status, title) in [
+        ("/stream/full", 503, "All places are taken"),
+        ("/stream/paused", 429, "Paused by the operator"),
+    ] {
+        if status == 429 {
+            server.add_token("sessionid=paused");
+            server.request("DELETE", "/api/abort-stream?sessionid=paused&block=60");
+        }
+        let refused = request(server.address(), "GET", path, &browser);
+        assert_eq!(refused.status(), status, "{path}");
+        assert!(refused.head.field("retry-after").is_some(), "{path}");
+        let page = refused.text();
+        assert!(page.contains(title), "{path}: {page}");
+        server.request("GET", path).assert_problem(status, &[]);
     }
     for (method, path, status) in [
         ("GET", "/api/nothing", 404),

@@ -16,6 +16,7 @@
 
 use std::net::SocketAddr;
 
+use super::stream::Stream;
 use super::{SourceInfo, StreamSource, Streams};
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;
@@ -48,6 +49,12 @@ impl Streams {
         let id = *self.running.get(session)?;
         let stream = self.streams.get(id)?;
         stream.is_held().then_some(id)
+    }
+
+    /// Returns whether the viewers of a stream wait: for a source, or for a new source's first join point.
+    pub fn has_waiting_viewers(&self, id: StreamId) -> bool {
+        let stream = self.streams.get(id);
+        stream.is_some_and(Stream::has_waiting_viewers)
     }
 
     /// Holds a stream that has lost its source. Returns whether it is held.

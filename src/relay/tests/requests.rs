@@ -422,3 +422,26 @@ fn a_playlist_that_waits_in_vain_says_what_it_waited_for() {
     let answer = stage.text(waits);
     assert!(answer.contains("has not come in time"), "{answer}");
 }
+
+/// An encoder that fails at its start may end its body in order.
+#[test]
+fn a_source_that_sends_nothing_does_not_end_a_held_stream() {
+    let mut stage = Stage::new(&["--hold=60"]);
+    let first = put(&mut stage);
+    send(&mut stage, first, MPEG_TS);
+    let viewer = stage.viewer("s");
+    stage.lose(first);
+    let session = SessionId::parse(b"s").expect("a sessionid");
+    for content in ["", "5\r\nsorry\r\n"] {
+        assert!(stage.relay.streams.held(&session).is_some(), "{content}");
+        let next = put(&mut stage);
+        stage.send(next, &format!("{content}0\r\n\r\n"));
+        stage.assert_status(next, 200);
+    }
+    let had = stage.media(viewer).0.len();
+    let next = put(&mut stage);
+    send(&mut stage, next, MPEG_TS);
+    assert!(stage.media(viewer).0.len() > had + MPEG_TS.len() / 2);
+    stage.send(next, "0\r\n\r\n");
+    assert!(stage.media(viewer).1, "it is complete");
+}
