@@ -310,24 +310,31 @@ fn a_page_catches_up_after_a_stall() {
          window.lasts = (ms) => performance.now() - window.stalled > ms, \
          window.ahead = () => {VIDEO}.buffered.end({VIDEO}.buffered.length - 1) - {VIDEO}.currentTime, true"
     ));
-    for (milliseconds, has_caught_up) in [
-        (
-            1500,
-            format!("{VIDEO}.playbackRate > 1 && window.seeks == 0 && !window.wasSlower"),
-        ),
-        (5000, "window.seeks > 0".to_owned()),
-    ] {
+    let stall = |browser: &mut Browser, milliseconds: u32| {
         browser.look("window.stalled = undefined, true");
         server.signal("STOP");
         browser.await_page(&format!("window.lasts({milliseconds})"));
-        browser.look("window.wasSlower = false, true");
+        browser.look("window.seeks = 0, window.wasSlower = false, true");
         server.signal("CONT");
-        browser.await_page("window.ahead() > 1.2");
-        browser.await_page(&has_caught_up);
-        browser.await_page("window.ahead() < 1.2");
-        browser.await_page(&format!("{VIDEO}.playbackRate == 1"));
-        browser.await_state("playing");
-    }
+    };
+    let is_normal = format!("window.ahead() < 1.2 && {VIDEO}.playbackRate == 1");
+    // After a short stall it plays faster. On a busy machine the stall may last longer, and it jumps.
+    let is_faster = format!("{VIDEO}.playbackRate > 1");
+    let has_caught_up = |browser: &mut Browser| {
+        stall(browser, 1500);
+        browser.await_page(&format!("{is_faster} || window.seeks > 0"));
+        let by_speed = browser.look(&format!(
+            "{is_faster} && window.seeks == 0 && !window.wasSlower"
+        ));
+        browser.await_page(&is_normal);
+        by_speed == true
+    };
+    let mut tries = 0..5;
+    assert!(tries.any(|_| has_caught_up(&mut browser)), "it jumps");
+    stall(&mut browser, 5000);
+    browser.await_page("window.seeks > 0");
+    browser.await_page(&is_normal);
+    browser.await_state("playing");
 }
 
 /// A page without access says so. With a new token it waits for the stream, until the token is

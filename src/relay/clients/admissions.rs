@@ -91,7 +91,7 @@ impl Clients {
         Some(&self.connections.get(id)?.admission.as_ref()?.name)
     }
 
-    /// Returns the number of viewers of a session, including those that wait for it.
+    /// Returns the number of viewers of a session. Viewers that wait for it count, too.
     pub fn viewers_of(&self, session: &SessionId) -> usize {
         self.admissions.viewers.of(session, session)
     }
