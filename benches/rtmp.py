@@ -74,11 +74,11 @@ def get(port, name):
 def read(poll, sockets, seconds):
     got, buffer, until = dict.fromkeys(sockets, 0), bytearray(1 << 20), time.monotonic() + seconds
     while time.monotonic() < until:
-        for number, _ in poll.poll(0.1):
-            size = sockets[number].recv_into(buffer)
+        for ready, _ in poll.poll(0.1):
+            size = sockets[ready].recv_into(buffer)
             if not size:
                 raise SystemExit("a viewer was cut")
-            got[number] += size
+            got[ready] += size
     return got
 
 

@@ -212,7 +212,7 @@ mod tests {
     const PROOF: usize = 816;
     const MOST: usize = 12 * 1024;
     const UNKNOWN: Result<Format, Unread> = Err(Unread::Other(Unsupported));
-    /// More bytes decide.
+    /// More bytes are needed to decide.
     const MORE: Result<Format, Unread> = Err(Unread::Needs(0));
 
     /// Returns the verdict, and the number of bytes that it takes.

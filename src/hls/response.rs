@@ -155,12 +155,12 @@ impl Cutter {
         self.busy("the next segment or part has not come in time; its source may have broken off")
     }
 
+    /// Refuses a request that may succeed after a segment.
     fn busy(&self, detail: impl Into<String>) -> Refusal {
         Refusal::busy(detail).retry_after(self.target().as_secs() as u32)
     }
 
     fn refusal(&self, unlisted: NoPlaylist) -> Refusal {
-        let busy = |detail: String| self.busy(detail);
         match unlisted {
             NoPlaylist::Unfit(reason) => Refusal::new(
                 Status::NotAcceptable,
@@ -169,10 +169,10 @@ impl Cutter {
                      itself is at /stream/SESSIONID"
                 ),
             ),
-            NoPlaylist::TooFew => busy(format!(
+            NoPlaylist::TooFew => self.busy(format!(
                 "the stream is still too short: a playlist needs {LISTED_MIN} whole segments"
             )),
-            NoPlaylist::TooLarge => busy(format!(
+            NoPlaylist::TooLarge => self.busy(format!(
                 "{LISTED_MIN} segments do not fit into the buffer of the stream; raise --buffer (or --buffers, if many streams \
                  share it), lower the bit rate, or send key frames more often"
             )),

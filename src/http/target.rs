@@ -76,7 +76,8 @@ impl Target {
         };
         let separators = query.iter().flat_map(|query| query.bytes());
         if separators.filter(|byte| *byte == b'&').count() >= PARAMETERS_MAX {
-            return Err(bad("has more parameters than the 256 that it may have"));
+            let most = format!("has more parameters than the {PARAMETERS_MAX} that it may have");
+            return Err(bad(&most));
         }
         let path = if path.is_empty() && authority.is_some() {
             "/"

@@ -284,7 +284,8 @@ impl Relay {
                     return self.clients.refuse(id, &refusal, reply, &mut self.ctx);
                 }
                 let wait_time = self.ctx.settings().limits.wait_time;
-                // Its time counts from its request, however often the session begins and ends meanwhile.
+                // The client's time counts from its request, however often the session begins and ends
+                // meanwhile.
                 let asked_at = self.clients.asked_at(id).unwrap_or(self.ctx.now());
                 let until = asked_at + wait_time.max(self.fetch.time(&self.ctx));
                 let via = via.filter(|_| !self.fetch.origins.is_empty());

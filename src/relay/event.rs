@@ -65,7 +65,8 @@ pub(super) enum Event {
     DismissSource(ConnectionId, &'static str),
     /// Reads a source again that had to wait for its bit rate.
     ResumeSource(ConnectionId),
-    /// The playlist of this stream is longer, or the stream has ended.
+    /// The playlist of this stream of a session is longer, or the stream has ended. The stream may have
+    /// been removed since.
     PlaylistGrew(StreamId, SessionId),
     /// The format of this stream is known.
     FormatKnown(StreamId),

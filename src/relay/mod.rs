@@ -255,8 +255,8 @@ impl Relay {
             }
             let before = rest.len();
             let step = self.clients.read_on(id, &mut rest, &mut self.ctx);
-            // A source's rate counts all its bytes, also framing, which becomes no media. What an RTMP
-            // source sends becomes more media than it has bytes.
+            // A source's rate counts all its bytes, also framing, which becomes no media. The tags of
+            // an RTMP source may be longer than its messages.
             if let Some(stream) = stream {
                 let media_bytes = match &step {
                     Step::Media(_, content) => content.len(),

@@ -44,7 +44,7 @@ impl Quota {
         self.bytes_per_second = (bits_per_second / 8).max(1);
     }
 
-    /// Returns the rate in bits a second.
+    /// Returns the rate in bits per second.
     pub fn bits_per_second(&self) -> u64 {
         8 * self.bytes_per_second
     }

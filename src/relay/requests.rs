@@ -98,7 +98,7 @@ impl Relay {
                     let admission = gate.admission(name, &session, view.entry_point());
                     self.clients.admit(id, admission, &mut self.ctx);
                 }
-                // A fetched stream that has ended already is not fetched again and again for this client.
+                // If the fetched stream has ended already, this client does not have it fetched again.
                 let is_over = !self.fetch.origins.is_empty()
                     && !session_state.runs
                     && !session_state.is_fetched;

@@ -32,7 +32,7 @@ pub(super) enum Route {
         framing: Framing,
     },
     Watch {
-        /// As above.
+        /// Record of the viewer. `None`: tokens are off.
         admission: Option<Admission>,
         session: SessionId,
         /// The part of the session.
@@ -117,8 +117,8 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// Returns the access request to keep if the request may last. Of a viewer's, admission would
-    /// ask for nothing again.
+    /// Returns the access request to keep, if the request may last. A viewer's is not kept: a successor
+    /// asks about its client alone.
     pub fn kept_request(&self, route: &Route) -> Option<AccessRequest> {
         match route {
             Route::Call(_) | Route::Publish { .. } => {

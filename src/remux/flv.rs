@@ -19,7 +19,7 @@ pub(super) struct Flv {
     pub(super) timeline: TrackTimeline,
     /// Track of pictures, once it has begun: its index, and the state of its packets.
     pictures: Option<(usize, Packets)>,
-    /// The same of sound.
+    /// Track of sound, once it has begun: its index, and the state of its packets.
     sound: Option<(usize, Packets)>,
     /// Whether it was reported that sound, and pictures, are left out.
     has_left_out: [bool; 2],
@@ -131,7 +131,7 @@ impl Flv {
         {
             begin(own, timeline, kind, codec);
         }
-        // Below 50 days.
+        // A time of FLV is below 50 days, so the product does not overflow.
         let tick = SECOND / i64::from(TICKS_PER_SECOND);
         let (decode, present) = (tick * time, tick * (time + i64::from(ahead)));
         let Some((track, packets)) = own else {

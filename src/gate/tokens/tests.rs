@@ -967,7 +967,7 @@ fn limits_of_keys_make_room_last() {
     assert_eq!(another, Err(Full::Tokens { tokens_max: 2 }));
 }
 
-/// The same for an expired token that limits UDP sources.
+/// An expired token that limits UDP sources makes no room either.
 #[test]
 fn limits_of_udp_sources_make_room_last() {
     let mut tokens = Tokens::new(Limits::NONE);

@@ -324,7 +324,7 @@ mod tests {
         }
     }
 
-    /// The viewer of the revoked token stays until its own end.
+    /// The viewer that the revoked token admitted keeps its end.
     #[test]
     fn a_new_token_of_the_same_name_for_another_session_changes_no_end() {
         let mut scene = Scene::new();
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(scene.gone(), [false, false, true, false]);
     }
 
-    /// Nor does it count that viewer.
+    /// The viewer that the revoked token admitted counts for its own session only.
     #[test]
     fn a_new_token_of_the_same_name_counts_only_its_own_viewers() {
         let mut scene = Scene::new();

@@ -37,8 +37,8 @@ struct Counted {
 /// Viewers by session id.
 #[derive(Default)]
 pub(super) struct ViewerCounts {
-    /// By the session id that admitted them and its session. All viewers of a session count by its own
-    /// session id.
+    /// Number of viewers by the session id that admitted them and by their session. Each viewer also
+    /// counts by its session's own session id.
     counts: HashMap<(SessionId, SessionId), usize>,
     hls: BTreeMap<HlsAddress, Counted>,
     /// Number of HLS addresses of each session.

@@ -163,7 +163,7 @@ impl WaitQueue {
 
     /// Returns whether a client waits for this session to begin, or to come further.
     pub fn is_awaited(&self, session: &SessionId) -> bool {
-        let is_awaited = |room| self.sessions.contains_key(&(room, session.clone()));
+        let is_awaited = |wait_for| self.sessions.contains_key(&(wait_for, session.clone()));
         [WaitFor::Session, WaitFor::Progress]
             .into_iter()
             .any(is_awaited)

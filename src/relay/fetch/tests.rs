@@ -50,7 +50,7 @@ fn all_viewers_of_a_session_share_one_pull() {
     edge.assert_nothing_left();
 }
 
-/// Such a viewer waits for what a complete stream will never have.
+/// The viewer waits for a copy or a playlist that the complete stream never has.
 #[test]
 fn a_stream_that_is_complete_at_once_is_fetched_once() {
     let short = [&[0x47, 0, 0, 0x10][..], &[0; 184]].concat().repeat(9);

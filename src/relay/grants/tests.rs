@@ -318,7 +318,8 @@ fn as_many_are_kept_out_as_may_be_and_none_makes_room() {
     }
 }
 
-/// Its tokens have expired, and were removed. Another change may be on its way to the disk.
+/// The tokens of the session id have expired, and were removed. Another change may be on its way to the
+/// disk.
 #[test]
 fn an_abort_disconnects_clients_whose_token_is_gone() {
     for mut table in [Table::new(&[API]), Table::with_file(&[API])] {

@@ -74,7 +74,7 @@ fn times_that_jump_or_wrap_are_those_of_the_flv_and_the_next_source_follows_them
     }
 }
 
-/// Messages of one byte with a header of one byte: a tag of FLV is eight times as long.
+/// The messages have one byte, and a header of one byte. A tag of FLV is eight times as long.
 #[test]
 fn the_bit_rate_of_a_publisher_counts_its_tags() {
     let mut stage = Stage::new(&["--rtmp=127.0.0.1:1935", "--token-server=10.0.0.0/8"]);

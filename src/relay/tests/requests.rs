@@ -377,7 +377,7 @@ fn a_viewer_that_waits_for_a_format_is_answered_when_the_stream_ends() {
     }
 }
 
-/// Its time counts from its request.
+/// The viewer's time counts from its request.
 #[test]
 fn a_wait_ends_beside_a_source_that_comes_and_goes() {
     for path in ["live.mp4", "index.m3u8"] {
