@@ -47,8 +47,8 @@ impl Plan {
     /// Returns the number that the clock of numbers shows at a time.
     pub fn number_at(&self, time: Instant) -> u64 {
         let since_start = time.since_start();
-        let since = (self.started + since_start).saturating_sub(Duration::from_secs(NUMBERS_FROM));
-        since.max(since_start).as_secs() * NUMBERS_PER_SECOND
+        let now = (self.started + since_start).as_secs();
+        now.saturating_sub(NUMBERS_FROM).max(since_start.as_secs()) * NUMBERS_PER_SECOND
     }
 
     /// Returns after how many seconds from a time on the clock of numbers has reached a number.

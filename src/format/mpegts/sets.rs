@@ -67,6 +67,9 @@ impl Sets {
     /// Ends the set. Its last `others` bytes belong to the next unit. `name` returns the type and
     /// the number of a set.
     pub fn end(&mut self, name: impl Fn(&[u8]) -> Option<(u8, u32)>, others: usize) {
+        if self.coming.is_empty() {
+            return;
+        }
         if self.coming.len() > SETS_BYTES_MAX {
             self.coming.clear();
         }

@@ -119,7 +119,7 @@ impl Streams {
 
     /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
-        *self == Streams::default()
+        self.video.is_none() && self.sound.0[0].or(self.data.0[0]).is_none()
     }
 
     /// Returns whether a PID is sound or data.

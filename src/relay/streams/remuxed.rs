@@ -512,8 +512,9 @@ impl Streams {
     /// Returns the streams that are remuxed from this one.
     pub(super) fn all_remuxed_of(&self, id: StreamId) -> impl Iterator<Item = StreamId> + use<> {
         let stream = self.streams.get(id);
-        let mut targets = stream.into_iter().flat_map(|stream| &stream.remux_targets);
-        let all = [(); Target::ALL.len()].map(|()| targets.next().and_then(|target| target.stream));
+        let targets = stream.map_or(&[][..], |stream| &stream.remux_targets);
+        let remuxed = |place: usize| targets.get(place).and_then(|target| target.stream);
+        let all: [_; Target::ALL.len()] = std::array::from_fn(remuxed);
         all.into_iter().flatten()
     }
 
@@ -549,12 +550,17 @@ impl Streams {
         if self.is_ahead(id, ctx) {
             return 0;
         }
-        let wanted = self.in_all_containers(id).map(|stream| {
-            let wanted = stream.buffer.wanted_bytes(&self.pool);
+        let Some(original) = self.streams.get(id) else {
+            return 0;
+        };
+        let wanted = original.buffer.wanted_bytes(&self.pool);
+        let all_remuxed = original.remux_targets.iter();
+        let all_remuxed = all_remuxed.filter_map(|target| self.streams.get(target.stream?));
+        all_remuxed.fold(wanted, |wanted, stream| {
+            let its = stream.buffer.wanted_bytes(&self.pool);
             let remuxed = stream.remuxed.as_ref();
-            remuxed.map_or(wanted, |remuxed| remuxed.wanted_of(wanted))
-        });
-        wanted.min().unwrap_or(0)
+            wanted.min(remuxed.map_or(its, |remuxed| remuxed.wanted_of(its)))
+        })
     }
 
     /// Returns all remuxed streams.

@@ -609,10 +609,10 @@ impl Streams {
     /// Reads a paused source again when its viewers have caught up.
     pub(super) fn resume(&mut self, id: StreamId, ctx: &mut Context) {
         let id = self.original_of(id);
-        let wanted_bytes = self.wanted_bytes(id, ctx);
-        if let Some(stream) = self.streams.get_mut(id)
-            && stream.is_paused
-            && wanted_bytes > 0
+        let is_paused = self.streams.get(id).is_some_and(|stream| stream.is_paused);
+        if is_paused
+            && self.wanted_bytes(id, ctx) > 0
+            && let Some(stream) = self.streams.get_mut(id)
         {
             stream.is_paused = false;
             if let StreamSource::Http(connection) = stream.source {
