@@ -269,6 +269,11 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
+    /// Returns whether the media type is known.
+    fn has_media_type(&self) -> bool {
+        self.points.told != Detected::Undecided || self.media_type().is_some()
+    }
+
     /// Returns the counters.
     pub fn figures(&self) -> Figures {
         self.figures
@@ -529,14 +534,16 @@ impl<C: Copy> StreamBuffer<C> {
 
     /// Takes the next ready viewer out of its queue. [`StreamBuffer::end_turn`] queues it again.
     pub fn next_ready(&mut self) -> Option<(ViewerId<C>, C)> {
-        self.media_type()?;
+        if !self.has_media_type() {
+            return None;
+        }
         let id = self.viewers.id_at(self.lines.next()?)?;
         self.viewers.get(id).map(|viewer| (id, viewer.connection))
     }
 
     /// Returns whether a viewer is ready.
     pub fn has_ready(&self) -> bool {
-        self.lines.has_ready() && self.media_type().is_some()
+        self.lines.has_ready() && self.has_media_type()
     }
 
     /// Returns what a viewer can be sent now. A viewer that fell out of the buffer continues at a join

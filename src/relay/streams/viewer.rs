@@ -139,11 +139,11 @@ impl ViewerResponse {
     /// Returns the response's head, once. Returns `None` until the media type is known. For a remuxed
     /// stream, at least one track must be known that the container can carry.
     fn take_head(&mut self, stream: &mut Stream) -> Option<Vec<u8>> {
-        let remuxed = stream.remuxed.as_ref();
-        if stream.buffer.newest() == 0 && remuxed.is_some_and(|remuxed| !remuxed.carries_any()) {
+        if !self.owes_head {
             return None;
         }
-        if !self.owes_head {
+        let remuxed = stream.remuxed.as_ref();
+        if stream.buffer.newest() == 0 && remuxed.is_some_and(|remuxed| !remuxed.carries_any()) {
             return None;
         }
         let length = match self.framing {
