@@ -3,7 +3,8 @@
 //!
 //! `cargo bench --bench costs` prints the table. It needs valgrind. `cargo bench --bench costs --
 //! remux` prints the rows whose names contain that word. `cargo bench --bench costs -- FILE…` prints
-//! the rows of these files, each with a `/` in its path.
+//! the rows of these files, each with a `/` in its path. `cargo bench --bench costs -- write FOLDER` writes
+//! the hostile sources, for `benches/hostile.py`.
 
 use std::path::Path;
 use std::process::Command;
@@ -37,6 +38,11 @@ fn main() {
     {
         let rounds = rounds.parse().expect("a number of rounds");
         return once(kind, Path::new(source), rounds);
+    }
+    if let [mode, folder, ..] = &arguments[..]
+        && mode == "write"
+    {
+        return write(Path::new(folder));
     }
     let wanted = arguments
         .iter()
@@ -76,6 +82,12 @@ fn main() {
         }
     }
     let _ = std::fs::remove_file(&file);
+}
+
+fn write(folder: &Path) {
+    for (name, bytes) in media::all() {
+        std::fs::write(folder.join(name), bytes).expect("a file in the folder");
+    }
 }
 
 fn sources() -> Vec<(String, Vec<u8>)> {
