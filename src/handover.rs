@@ -24,6 +24,7 @@
 //! No received value is trusted. An invalid one is a [`HandoverError`] in words.
 
 use std::fmt::{self, Display, Formatter};
+use std::io::BufRead;
 use std::time::Duration;
 
 use serde::de::{DeserializeOwned, Error};
@@ -171,9 +172,8 @@ impl Reader {
         mut take: impl FnMut(Line<'_>) -> Result<(), HandoverError>,
     ) -> Result<(), HandoverError> {
         let mut rest = piece;
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            let (text, behind) = rest.split_at(end);
-            rest = &behind[1..];
+        while let Some((text, behind)) = split_line(rest) {
+            rest = behind;
             if self.begun.is_empty() {
                 self.receive_line(line(text)?, &mut take)?;
             } else {
@@ -221,6 +221,13 @@ impl Reader {
             format!("{} lines have come, and not the last", self.lines)
         })
     }
+}
+
+/// Returns the first line without its end, and the bytes behind it.
+fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    // Of the standard library's searches, this one looks at several bytes at once.
+    let (line, behind) = bytes.split_at((&mut &*bytes).skip_until(b'\n').ok()?);
+    Some((line.strip_suffix(b"\n")?, behind))
 }
 
 fn line(line: &[u8]) -> Result<Line<'_>, HandoverError> {
