@@ -223,7 +223,7 @@ impl Reader {
     }
 }
 
-/// Returns the first line without its end, and the bytes behind it.
+/// Returns the first line without its end, and the rest.
 fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     // Of the standard library's searches, this one looks at several bytes at once.
     let (line, behind) = bytes.split_at((&mut &*bytes).skip_until(b'\n').ok()?);

@@ -127,6 +127,7 @@ impl Server {
 
     #[track_caller]
     fn await_sockets(&mut self, listeners: usize, has_rtp: bool, has_rtmp: bool) {
+        let mut ended = None;
         until("the server listens", || {
             let lines = self.stderr();
             let listening = |kind: &str| -> Vec<SocketAddr> {
@@ -143,12 +144,17 @@ impl Server {
             self.listeners = listening("listening http ");
             self.rtp = listening("listening rtp ").first().copied();
             self.rtmp = listening("listening rtmp ").first().copied();
-            if let Ok(Some(status)) = self.child.try_wait() {
+            let has_all = self.rtp.is_some() == has_rtp && self.rtmp.is_some() == has_rtmp;
+            if self.listeners.len() == listeners && has_all {
+                return Some(());
+            }
+            // A server may listen, hand over and end between two rounds.
+            if let Some(status) = ended {
                 self.is_over = true;
                 panic!("the server ended with {status}: {lines:?}");
             }
-            let has_all = self.rtp.is_some() == has_rtp && self.rtmp.is_some() == has_rtmp;
-            (self.listeners.len() == listeners && has_all).then_some(())
+            ended = self.child.try_wait().ok().flatten();
+            None
         });
     }
 
