@@ -89,7 +89,7 @@ impl Rig {
                     [&lead[..], &self.source[from as usize..to as usize]].concat()
                 }
             }),
-            HlsResponse::NotYet(_) | HlsResponse::Refused(_) => None,
+            HlsResponse::NotYet(_) | HlsResponse::Over | HlsResponse::Refused(_) => None,
         }
     }
 
@@ -510,6 +510,7 @@ fn what_comes_next_is_waited_for_and_nothing_else() {
         None => "nothing",
         Some(HlsResponse::Object(_)) => "an object",
         Some(HlsResponse::NotYet(_)) => "not yet",
+        Some(HlsResponse::Over) => "over",
         Some(HlsResponse::Refused(_)) => "refused",
     };
     let named = |name: &str| HlsRequest::Named(name.into());

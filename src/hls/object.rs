@@ -12,6 +12,8 @@ pub enum HlsResponse {
     Object(Object),
     /// The object may exist within this time.
     NotYet(Duration),
+    /// The stream is over and never had a playlist, so its session counts as one that does not run.
+    Over,
     /// The request is refused.
     Refused(Refusal),
 }

@@ -69,10 +69,7 @@ impl Cutter {
     ) -> HlsResponse {
         let wait =
             |cutter: &Cutter, in_vain: fn(&Cutter) -> Refusal| match (cutter.is_over(), may_wait) {
-                (true, _) => HlsResponse::Refused(Refusal::new(
-                    Status::NotFound,
-                    "this session does not run now",
-                )),
+                (true, _) => HlsResponse::Over,
                 (false, true) => HlsResponse::NotYet(cutter.target() * WAITS),
                 (false, false) => HlsResponse::Refused(in_vain(cutter)),
             };

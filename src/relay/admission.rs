@@ -14,6 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::Settings;
 use super::api::Name;
 use super::lists::is_of_proxy;
+use super::quota::SourceLimits;
 use crate::gate::{Blocks, Denied, SessionId, Subnet, Tokens, Transport, network_of};
 use crate::http::{Framing, Head, Method, RETRY_AFTER_SECONDS, Refusal, Status};
 use crate::time::{Instant, UnixTime};
@@ -589,26 +590,28 @@ impl Gate<'_> {
         })
     }
 
-    /// Returns the maximal bit rate of a source that was admitted by `name`, in bits per second. If that
-    /// token is gone, the source keeps its limit until now: `current`. A token of the same name that opens
-    /// another session is not its token.
-    pub fn bits_per_second_max(
+    /// Returns the limits of a source that was admitted by `name`. `kept`: its limits until now,
+    /// which it keeps where the token is gone. A token of the same name that opens another session
+    /// is not its token.
+    pub fn source_limits(
         &self,
         name: &SessionId,
         session: &SessionId,
-        current: Option<u64>,
-    ) -> Option<u64> {
-        let tokens = self.tokens?;
+        kept: SourceLimits,
+    ) -> SourceLimits {
         let limit_of = |name: &SessionId| {
+            let tokens = self.tokens?;
             let grant = tokens.grant(name)?;
             let opens_it = tokens.opened_by(name) == session;
             opens_it.then_some(grant.terms.bits_per_second_max)
         };
-        let limits = [
-            limit_of(name).unwrap_or(current),
-            limit_of(session).flatten(),
-        ];
-        limits.into_iter().flatten().min()
+        SourceLimits {
+            by_key: match name == session {
+                true => None,
+                false => limit_of(name).unwrap_or(kept.by_key),
+            },
+            by_session: limit_of(session).unwrap_or(kept.by_session),
+        }
     }
 
     /// Decides whether a viewer may wait for a session that does not run. If there are origins, the

@@ -108,10 +108,12 @@ impl Relay {
             }
             Event::PullEnded {
                 pull,
+                session,
                 end,
                 has_viewers,
             } => {
-                if let Some(session) = self.fetch.stream_over(pull, end, has_viewers, ctx) {
+                let is_wanted = has_viewers || self.clients.waiting.is_awaited(&session);
+                if let Some(session) = self.fetch.stream_over(pull, end, is_wanted, ctx) {
                     self.tend_pull(&session);
                 }
             }
@@ -138,10 +140,14 @@ impl Relay {
 
             Event::TokensChanged(session) => self.tokens_changed(&session),
             Event::TokensRemoved(tuples) => self.rtp_in.forget_candidates(&tuples),
-            Event::AccessEnds(name, ends) => {
-                let gate = self.grants.gate(ctx);
-                let session = gate.opened_by(&name).clone();
+            Event::TermsChanged {
+                name,
+                session,
+                ends,
+                bits_per_second_max,
+            } => {
                 self.clients.end_at((&name, &session), ends, ctx);
+                self.change_limit((&name, &session), bits_per_second_max);
             }
             Event::EndSession(session) => drop(self.end_session(&session)),
             Event::DisconnectKey(key) => {
@@ -192,10 +198,6 @@ impl Relay {
         for id in self.streams.with_clients(session) {
             self.refresh_clients(id);
         }
-        let opened = self.grants.gate(&self.ctx).opened_by(session).clone();
-        if let Some((id, _)) = self.streams.running_source(&opened) {
-            self.limit_source(id);
-        }
         if let Some((id, source, is_bare)) = self.streams.rtp_source_of(session)
             && !self.grants.is_client(session, source, is_bare)
         {
@@ -227,6 +229,7 @@ impl Relay {
         let ctx = &mut self.ctx;
         let how = (reply, may_wait);
         let is_head = reply.head_only;
+        let is_fetched = self.fetch.has(&session);
         let waiting = |wait_for, view, until| Waiting {
             session: session.clone(),
             wait_for,
@@ -234,6 +237,7 @@ impl Relay {
             reply,
             until,
             outcome: WaitOutcome::Open,
+            is_fetched,
         };
         let watched = match &view {
             View::Whole => self.streams.watch(id, &session, reply, ctx),

@@ -81,6 +81,7 @@ pub(super) enum Event {
     /// A fetched stream has ended, or has lost its source and is held.
     PullEnded {
         pull: PullId,
+        session: SessionId,
         end: End,
         has_viewers: bool,
     },
@@ -98,8 +99,17 @@ pub(super) enum Event {
     TokensChanged(SessionId),
     /// These tokens were removed.
     TokensRemoved(Vec<Rc<Tuple>>),
-    /// Connections admitted by this session id may stay until then. `None`: without a limit.
-    AccessEnds(SessionId, Option<UnixTime>),
+    /// A session id's http token has these terms now. They hold for clients that it admitted to
+    /// `session` before.
+    TermsChanged {
+        name: SessionId,
+        /// The session that it opened when its terms changed. It may be revoked since.
+        session: SessionId,
+        /// When connections must end. `None`: they may stay.
+        ends: Option<UnixTime>,
+        /// Highest bit rate of the source, in bits per second. `None`: without a limit.
+        bits_per_second_max: Option<u64>,
+    },
     /// Ends the stream of this session.
     EndSession(SessionId),
     /// Disconnects every connection that was admitted by this key.

@@ -5,11 +5,37 @@ use std::time::Duration;
 use crate::time::Instant;
 use crate::token_bucket::{Rate, TokenBucket};
 
+/// Limits of the bit rate of a stream's source, in bits per second. The lower one counts. A source
+/// keeps a limit when its token is revoked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub(super) struct SourceLimits {
+    /// Limit of the key that admitted the source.
+    pub by_key: Option<u64>,
+    /// Limit of the session's own token.
+    pub by_session: Option<u64>,
+}
+
+impl SourceLimits {
+    /// Returns the limit that counts, in bits per second.
+    pub fn lower(self) -> Option<u64> {
+        [self.by_key, self.by_session].into_iter().flatten().min()
+    }
+
+    /// Returns the rate in bytes per second.
+    fn bytes_per_second(self) -> u64 {
+        (self.lower().unwrap_or(u64::MAX) / 8).max(1)
+    }
+}
+
 /// The bit rate of a stream's source, and how much of it is left. The stream keeps it until it loses
 /// the source.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Quota {
     bytes_per_second: u64,
+    /// The limits that `bytes_per_second` comes from. An earlier version does not tell them.
+    #[cfg_attr(feature = "handover", serde(default))]
+    limits: SourceLimits,
     /// The session's bucket, which holds one second's worth.
     pub bucket: TokenBucket,
     /// Datagrams that were dropped.
@@ -28,9 +54,10 @@ const READ_AGAIN_BEFORE_FULL: Duration = Duration::from_millis(900);
 
 impl Quota {
     /// Lets a source that has just come draw from the session's bucket.
-    pub fn new(bits_per_second: u64, bucket: TokenBucket) -> Quota {
+    pub fn new(limits: SourceLimits, bucket: TokenBucket) -> Quota {
         Quota {
-            bytes_per_second: (bits_per_second / 8).max(1),
+            bytes_per_second: limits.bytes_per_second(),
+            limits,
             bucket,
             refused: 0,
             rests_until: None,
@@ -39,14 +66,22 @@ impl Quota {
         }
     }
 
-    /// Sets another rate, in bits per second.
-    pub fn set_rate(&mut self, bits_per_second: u64) {
-        self.bytes_per_second = (bits_per_second / 8).max(1);
+    /// Sets other limits.
+    pub fn set_limits(&mut self, limits: SourceLimits) {
+        self.bytes_per_second = limits.bytes_per_second();
+        self.limits = limits;
     }
 
-    /// Returns the rate in bits per second.
-    pub fn bits_per_second(&self) -> u64 {
-        8 * self.bytes_per_second
+    /// Returns the limits. If an earlier version has not told them, the rate may come from either.
+    pub fn limits(&self) -> SourceLimits {
+        let rate = self.bytes_per_second.saturating_mul(8);
+        match self.limits.lower() {
+            Some(_) => self.limits,
+            None => SourceLimits {
+                by_key: Some(rate),
+                by_session: Some(rate),
+            },
+        }
     }
 
     fn rate(&self) -> Rate {
@@ -106,12 +141,19 @@ impl Quota {
 mod tests {
     use super::*;
 
+    fn limit(bits_per_second: u64) -> SourceLimits {
+        SourceLimits {
+            by_key: None,
+            by_session: Some(bits_per_second),
+        }
+    }
+
     /// However much is there, and however it comes: a second's worth at once, and then the rate.
     #[test]
     fn what_is_read_keeps_to_the_rate() {
         for piece in [1_000, 60_000, usize::MAX] {
             let mut now = Instant::START;
-            let mut quota = Quota::new(800_000, TokenBucket::default());
+            let mut quota = Quota::new(limit(800_000), TokenBucket::default());
             let (mut bytes, mut reads) = (0, 0);
             while now.since_start() < Duration::from_secs(10) {
                 let read = quota.bytes_left(now).min(piece);
@@ -138,8 +180,11 @@ mod tests {
     fn datagrams_beyond_the_rate_are_counted_and_the_rate_is_reported_once() {
         let at = |milliseconds| Instant::after_start(Duration::from_millis(milliseconds));
         // No rate is lower: such a source would never end.
-        assert_eq!(Quota::new(7, TokenBucket::default()).take_report(), Some(8));
-        let mut quota = Quota::new(8_000, TokenBucket::default());
+        assert_eq!(
+            Quota::new(limit(7), TokenBucket::default()).take_report(),
+            Some(8)
+        );
+        let mut quota = Quota::new(limit(8_000), TokenBucket::default());
         for (milliseconds, bytes, is_admitted, refused) in [
             (0, 999, true, 0),
             (0, 600, true, 0),
@@ -152,7 +197,7 @@ mod tests {
             assert_eq!(seen, is_admitted, "{milliseconds} {bytes}");
             assert_eq!(quota.refused(), refused);
         }
-        quota.set_rate(16_000);
+        quota.set_limits(limit(16_000));
         assert_eq!(
             (quota.take_report(), quota.take_report()),
             (Some(16_000), None)

@@ -76,6 +76,7 @@ impl Relay {
             view,
             reply,
             outcome,
+            is_fetched,
             ..
         } = waiting;
         self.clients.remove_expired_hls(&self.ctx);
@@ -98,10 +99,7 @@ impl Relay {
                     let admission = gate.admission(name, &session, view.entry_point());
                     self.clients.admit(id, admission, &mut self.ctx);
                 }
-                // If the fetched stream has ended already, this client does not have it fetched again.
-                let is_over = !self.fetch.origins.is_empty()
-                    && !session_state.runs
-                    && !session_state.is_fetched;
+                let is_over = is_fetched && !session_state.runs && !session_state.is_fetched;
                 let may_wait = outcome != WaitOutcome::Open && !is_over;
                 self.watch(id, session.clone(), view, None, reply, may_wait);
             }
@@ -208,22 +206,43 @@ impl Relay {
         id
     }
 
-    /// Sets the bit rate that the tokens allow a stream's source. A source keeps its limit when its
-    /// token is revoked.
+    /// Sets the bit rate that the tokens allow a stream's source.
     pub(super) fn limit_source(&mut self, id: StreamId) {
         let Some(session) = self.streams.session(id) else {
             return;
         };
-        let name = match self.streams.source_of(id) {
-            Some((StreamSource::Http(source), _)) => self.clients.came_by(source),
-            Some((StreamSource::Rtp(_), _)) => None,
-            _ => return,
+        let Some(name) = self.source_name(id, &session) else {
+            return;
         };
         let gate = self.grants.gate(&self.ctx);
-        let (name, current) = (name.unwrap_or(&session), self.streams.source_limit(id));
-        let most = gate.bits_per_second_max(name, &session, current);
-        if let Some(most) = most {
-            self.streams.limit_source(id, most, &mut self.ctx);
+        let limits = gate.source_limits(name, &session, self.streams.source_limits(id));
+        self.streams.limit_source(id, limits, &mut self.ctx);
+    }
+
+    /// Sets the bit rate of a session's source, if this session id admitted it or is the session.
+    pub(super) fn change_limit(
+        &mut self,
+        (name, session): (&SessionId, &SessionId),
+        bits_per_second_max: Option<u64>,
+    ) {
+        let Some((id, _)) = self.streams.running_source(session) else {
+            return;
+        };
+        let mut limits = self.streams.source_limits(id);
+        if name == session {
+            limits.by_session = bits_per_second_max;
+        } else if self.source_name(id, session) == Some(name) {
+            limits.by_key = bits_per_second_max;
+        }
+        self.streams.limit_source(id, limits, &mut self.ctx);
+    }
+
+    /// Returns the session id that admitted a stream's source. `None`: it has none.
+    fn source_name<'a>(&'a self, id: StreamId, session: &'a SessionId) -> Option<&'a SessionId> {
+        match self.streams.source_of(id)?.0 {
+            StreamSource::Http(source) => Some(self.clients.came_by(source).unwrap_or(session)),
+            StreamSource::Rtp(_) => Some(session),
+            StreamSource::Held { .. } | StreamSource::Remuxed | StreamSource::Gone => None,
         }
     }
 

@@ -337,6 +337,24 @@ mod tests {
         assert_eq!(scene.gone(), [false, false, true, false]);
     }
 
+    /// Such a token admits nobody over HTTP, so it says nothing about their end.
+    #[test]
+    fn a_new_token_of_udp_clients_changes_no_end() {
+        let mut scene = Scene::new();
+        let address = "10.0.0.1:5004".parse().expect("an address");
+        scene.stage.relay.set_rtp(address);
+        add(&mut scene.stage, "sessionid=s&ends=20");
+        call(&mut scene.stage, "DELETE /api/revoke-token?sessionid=s");
+        call(
+            &mut scene.stage,
+            "POST /api/add-token?type=rtp-udp&sessionid=s&udp-clients=10.0.0.3:5004",
+        );
+        scene.stage.wait(Duration::from_secs(20));
+        assert_eq!(scene.gone(), [false; 4]);
+        scene.stage.wait(Duration::from_secs(1));
+        assert!(scene.gone()[1]);
+    }
+
     /// The viewer that the revoked token admitted counts for its own session only.
     #[test]
     fn a_new_token_of_the_same_name_counts_only_its_own_viewers() {

@@ -37,6 +37,10 @@ pub struct Waiting {
     pub until: Instant,
     /// Outcome so far.
     pub outcome: WaitOutcome,
+    /// The stream that it waits for more of, or was called for, is an origin's. When that stream is
+    /// over, it is not fetched again for this client.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    pub is_fetched: bool,
 }
 
 impl Waiting {
@@ -271,6 +275,11 @@ impl Clients {
             !may_watch(name, from, &session_state)
         };
         for id in ids.filter(is_other).collect::<Vec<_>>() {
+            if let Some(connection) = self.connections.get_mut(id)
+                && let Phase::Waiting(waiting) = &mut connection.phase
+            {
+                waiting.is_fetched = session_state.is_fetched;
+            }
             self.call_one(id, WaitOutcome::Called);
         }
     }

@@ -380,14 +380,14 @@ impl Fetch {
         &mut self,
         id: PullId,
         end: End,
-        has_viewers: bool,
+        is_wanted: bool,
         ctx: &mut Context,
     ) -> Option<SessionId> {
         let pull = self.pulls.entries.get_mut(id)?;
         let Stage::Running { since, .. } = pull.stage else {
             return None;
         };
-        if end == End::Complete || !has_viewers || ctx.is_closing {
+        if end == End::Complete || !is_wanted || ctx.is_closing {
             self.remove(id, ctx);
             return None;
         }

@@ -72,6 +72,44 @@ fn a_stream_that_is_complete_at_once_is_fetched_once() {
     }
 }
 
+/// Such viewers wait on, as without origins: for the stream of another source, or for the origin's.
+#[test]
+fn viewers_wait_on_when_a_stream_ends_before_its_format_is_known() {
+    let media = include_bytes!("../../../tests/media/h264.ts");
+    for path in ["live.mp4", "live.ts", "index.m3u8"] {
+        let put = |length: usize| {
+            format!("PUT /stream/a HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n")
+        };
+        // The stream of a source here.
+        let mut edge = Stage::new(&[ORIGIN, "--wait=20"]);
+        let source = edge.client(&put(1_000));
+        let viewer = edge.viewer(&format!("a/{path}"));
+        edge.lose(source);
+        edge.settle();
+        assert_eq!(edge.text(viewer), "", "{path}");
+        assert_eq!(edge.calls.len(), 1, "the origin is asked: {path}");
+        let next = edge.client(&put(10 * media.len()));
+        edge.send_media(next, &media.repeat(9));
+        edge.assert_status(viewer, 200);
+        // The origin's stream breaks.
+        let mut edge = Stage::new(&[ORIGIN, "--wait=20"]);
+        let viewer = edge.viewer(&format!("a/{path}"));
+        let (origin, _, _) = edge.call();
+        edge.send(origin, &format!("{OK}3\r\nabc\r\n"));
+        edge.lose(origin);
+        edge.settle();
+        assert_eq!(edge.text(viewer), "", "{path}");
+        edge.wait_seconds(2);
+        let (origin, _, _) = edge.call();
+        edge.send(origin, OK);
+        for piece in media.repeat(9).chunks(40_000) {
+            edge.send(origin, &format!("{:x}\r\n", piece.len()));
+            edge.send(origin, &[piece, b"\r\n"].concat());
+        }
+        edge.assert_status(viewer, 200);
+    }
+}
+
 #[test]
 fn an_answer_may_arrive_in_any_pieces() {
     let whole = format!("HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n{OK}5\r\nhello\r\n0\r\n\r\n");

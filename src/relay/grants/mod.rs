@@ -410,7 +410,13 @@ impl Grants {
                 let status = if new > 0 { Status::Created } else { Status::Ok };
                 let done = (status, json(&body));
                 let grant = tokens.grant(&session);
-                let ends = grant.and_then(|grant| grant.terms.ends);
+                // Without a token, the clients of an earlier one keep their terms.
+                let changed = grant.map(|grant| Event::TermsChanged {
+                    name: session.clone(),
+                    session: tokens.opened_by(&session).clone(),
+                    ends: grant.terms.ends,
+                    bits_per_second_max: grant.terms.bits_per_second_max,
+                });
                 if new > 0 {
                     let what = ServerEvent::TokenAdded {
                         opens: grant.and_then(|grant| grant.terms.opens.as_ref()),
@@ -419,8 +425,8 @@ impl Grants {
                     };
                     ctx.emit_about(Some((&session, tokens.opened_by(&session))), &what);
                 }
-                ctx.notify(Event::TokensChanged(session.clone()));
-                ctx.notify(Event::AccessEnds(session, ends));
+                ctx.notify(Event::TokensChanged(session));
+                changed.into_iter().for_each(|event| ctx.notify(event));
                 self.rearm(ctx);
                 Ok(done)
             }

@@ -5,7 +5,7 @@ use crate::gate::udp_clients;
 use crate::random::Random;
 use crate::relay::admission::EntryPoint;
 use crate::relay::stage::Stage;
-use crate::relay::{Action, Job, JobId};
+use crate::relay::{Action, Done, Job, JobId};
 
 const API: &str = "--token-server=10.0.0.0/8";
 
@@ -132,7 +132,7 @@ impl Table {
             match event {
                 Event::TokensChanged(name) => words.push(format!("changed {}", name.as_str())),
                 Event::TokensRemoved(tuples) => words.push(format!("removed {}", tuples.len())),
-                Event::AccessEnds(name, ends) => {
+                Event::TermsChanged { name, ends, .. } => {
                     words.push(format!("ends {} {ends:?}", name.as_str()));
                 }
                 Event::EndSession(name) => words.push(format!("aborted {}", name.as_str())),
@@ -433,6 +433,60 @@ fn a_client_is_refused_whose_addresses_cannot_be_reached() {
 }
 
 // ---- The token file
+
+/// Clients that a token admitted keep its terms when it is revoked, also if the change of the terms
+/// and the revocation are written together.
+#[test]
+fn terms_hold_that_were_changed_just_before_the_token_was_revoked() {
+    let add = "POST /api/add-token?type=http";
+    let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 999999\r\n\r\nx";
+    for is_written in [false, true] {
+        let mut table = match is_written {
+            true => Table::with_file(&[API, "--body-rate=0"]),
+            false => Table::new(&[API, "--body-rate=0"]),
+        };
+        let call = |table: &mut Table, line: &str| {
+            table
+                .stage
+                .client(&format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        };
+        // Ends the write that is under way.
+        let write = |table: &mut Table| match table.stage.jobs.pop() {
+            Some((job_id, Job::Append(entry))) => {
+                let (relay, now) = (&mut table.stage.relay, table.stage.now);
+                relay.job_finished(job_id, Done::Appended(Ok(())), now);
+                table.stage.settle();
+                entry.records.len()
+            }
+            _ => 0,
+        };
+        for token in ["s", "k&for=s&direction=out"] {
+            call(&mut table, &format!("{add}&sessionid={token}"));
+            write(&mut table);
+        }
+        table.stage.client(put);
+        let viewer = table.stage.viewer("k");
+        table.stage.assert_status(viewer, 200);
+        // The first change is on its way to the disk while the others come.
+        for line in [
+            &format!("{add}&sessionid=other"),
+            &format!("{add}&sessionid=k&for=s&direction=out&ends=1"),
+            &format!("{add}&sessionid=s&max-bitrate=800000"),
+            "DELETE /api/revoke-token?sessionid=k",
+            "DELETE /api/revoke-token?sessionid=s",
+        ] {
+            call(&mut table, line);
+        }
+        write(&mut table);
+        assert_eq!(write(&mut table), if is_written { 4 } else { 0 });
+        let streams = &table.stage.relay.streams;
+        let (stream, _) = streams.running_source(&id("s")).expect("it runs");
+        assert_eq!(streams.source_limits(stream).lower(), Some(800_000));
+        table.stage.wait(Duration::from_secs(2));
+        let is_gone = table.stage.closed.contains(&viewer);
+        assert!(is_gone, "its access has ended: {is_written}");
+    }
+}
 
 #[test]
 fn a_change_is_made_when_it_is_on_disk() {

@@ -10,7 +10,7 @@ use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
 use crate::relay::event::Event;
-use crate::relay::quota::Quota;
+use crate::relay::quota::{Quota, SourceLimits};
 use crate::relay::server_event::ServerEvent;
 use crate::time::Instant;
 
@@ -19,27 +19,41 @@ use crate::time::Instant;
 pub(super) const BUCKETS_MAX: usize = 2048;
 
 impl Streams {
-    /// Sets how fast a stream's source may be, in bits a second. A source that has just come draws
-    /// from the bucket that the session's last one left.
-    pub fn limit_source(&mut self, id: StreamId, most: u64, ctx: &mut Context) {
+    /// Sets how fast a stream's source may be. A source that has just come draws from the bucket that
+    /// the session's last one left.
+    pub fn limit_source(&mut self, id: StreamId, limits: SourceLimits, ctx: &mut Context) {
+        if limits.lower().is_none() {
+            self.end_rest_of_source(id, ctx);
+            return self.remove_quota(id, ctx);
+        }
         let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
         match &mut stream.quota {
-            Some(quota) => quota.set_rate(most),
+            Some(quota) => quota.set_limits(limits),
             None => {
                 let bucket = self.buckets.remove(&stream.session);
-                stream.quota = Some(Quota::new(most, bucket));
+                stream.quota = Some(Quota::new(limits, bucket));
             }
         }
         stream.rest_if_empty(ctx);
         stream.rearm(id, ctx);
     }
 
-    /// Returns the bit rate that a stream's source may have, in bits per second.
-    pub fn source_limit(&self, id: StreamId) -> Option<u64> {
-        let quota = self.streams.get(id)?.quota.as_ref()?;
-        Some(quota.bits_per_second())
+    /// Removes the quota of a stream's source. The bucket stays for the session's next source.
+    pub(super) fn remove_quota(&mut self, id: StreamId, ctx: &Context) {
+        if let Some(stream) = self.streams.get_mut(id)
+            && let Some(quota) = stream.quota.take()
+        {
+            let session = stream.session.clone();
+            self.buckets.insert(session, quota.bucket, ctx.now());
+        }
+    }
+
+    /// Returns the limits of a stream's source.
+    pub fn source_limits(&self, id: StreamId) -> SourceLimits {
+        let quota = self.streams.get(id).and_then(|it| it.quota.as_ref());
+        quota.map(Quota::limits).unwrap_or_default()
     }
 
     /// Counts bytes of a body that is a stream's source.

@@ -68,7 +68,7 @@ impl Streams {
             Some((id, cutter.find(wanted, may_wait, &titles)?))
         });
         // A request that waits is counted when it is answered.
-        if !matches!(found, Some((_, HlsResponse::NotYet(_)))) {
+        if !matches!(found, Some((_, HlsResponse::NotYet(_) | HlsResponse::Over))) {
             ctx.count(count, 1);
         }
         let Some((stream, found)) = found else {
@@ -77,6 +77,7 @@ impl Streams {
             return Some(WatchResponse::Refused(refusal));
         };
         Some(match found {
+            HlsResponse::Over => return None,
             HlsResponse::NotYet(time) => WatchResponse::NotYet(ctx.now() + time),
             HlsResponse::Refused(refusal) => WatchResponse::Refused(refusal),
             HlsResponse::Object(object) => {

@@ -79,7 +79,7 @@ impl Streams {
             return false;
         }
         let source = std::mem::replace(&mut stream.source, StreamSource::Held { until });
-        let pull = stream.pull.take();
+        let (pull, session) = (stream.pull.take(), stream.session.clone());
         let what = ServerEvent::StreamHeld {
             id: stream.id(ctx.run),
             reason,
@@ -91,6 +91,7 @@ impl Streams {
         if let Some(pull) = pull {
             ctx.notify(Event::PullEnded {
                 pull,
+                session,
                 end: End::Lost,
                 has_viewers: true,
             });

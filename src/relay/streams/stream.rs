@@ -528,10 +528,12 @@ impl Streams {
         };
         ctx.emit(&stream.session, &what);
         let (source, pull) = (stream.source, stream.pull);
+        let session = stream.session.clone();
         self.detach(id, source, ctx);
         if let Some(pull) = pull {
             ctx.notify(Event::PullEnded {
                 pull,
+                session,
                 end,
                 has_viewers,
             });
@@ -542,12 +544,7 @@ impl Streams {
     /// Lets other parts know that a stream has lost this source. Keeps the source's bucket for the
     /// session's next one.
     pub(super) fn detach(&mut self, id: StreamId, source: StreamSource, ctx: &mut Context) {
-        if let Some(stream) = self.streams.get_mut(id)
-            && let Some(quota) = stream.quota.take()
-        {
-            let session = stream.session.clone();
-            self.buckets.insert(session, quota.bucket, ctx.now());
-        }
+        self.remove_quota(id, ctx);
         if let StreamSource::Rtp(address) = source {
             ctx.notify(Event::RtpSourceLeft { address, id });
         }

@@ -240,6 +240,57 @@ fn all_sources_of_a_session_share_its_rate() {
     }
 }
 
+/// The lower limit of the key and the session counts. Each stays when its token is revoked, until
+/// that session id gets another token.
+#[test]
+fn a_source_keeps_the_limits_of_revoked_tokens_until_there_are_new_ones() {
+    let limit = |stage: &Stage| {
+        let id = only_live(stage);
+        stage.relay.streams.source_limits(id).lower()
+    };
+    let add = "POST /api/add-token?type=http";
+    let key = format!("{add}&sessionid=k&for=s&direction=in");
+    let calls = [
+        (format!("{add}&sessionid=s&max-bitrate=1M"), Some(1 << 20)),
+        (format!("{key}&max-bitrate=4M"), Some(1 << 20)),
+        (format!("{add}&sessionid=s&max-bitrate=8M"), Some(4 << 20)),
+        (format!("{key}&max-bitrate=2M"), Some(2 << 20)),
+        ("DELETE /api/revoke-token?sessionid=k".into(), Some(2 << 20)),
+        (format!("{add}&sessionid=s&max-bitrate=1M"), Some(1 << 20)),
+        (format!("{add}&sessionid=s&max-bitrate=8M"), Some(2 << 20)),
+        // A token of another session is not the source's.
+        (
+            format!("{add}&sessionid=k&for=t&direction=in"),
+            Some(2 << 20),
+        ),
+        ("DELETE /api/revoke-token?sessionid=k".into(), Some(2 << 20)),
+        (format!("{key}&max-bitrate=9M"), Some(8 << 20)),
+        ("DELETE /api/revoke-token?sessionid=s".into(), Some(8 << 20)),
+        (format!("{key}&max-bitrate=4M"), Some(4 << 20)),
+    ];
+    for changes_hands in [false, cfg!(feature = "handover")] {
+        let mut stage = stage(&[]);
+        request(&mut stage, &key);
+        put(&mut stage, "k", &[7; 1_000]);
+        assert_eq!(limit(&stage), None);
+        for (line, expected) in &calls {
+            let call = request(&mut stage, line);
+            assert!(stage.text(call).starts_with("HTTP/1.1 20"), "{line}");
+            #[cfg(feature = "handover")]
+            if changes_hands {
+                stage.change_hands(&["--token-server=10.0.0.0/24"]);
+            }
+            assert_eq!(limit(&stage), *expected, "{line} {changes_hands}");
+        }
+        // New tokens without a limit, of both session ids.
+        request(&mut stage, "DELETE /api/revoke-token?sessionid=k");
+        request(&mut stage, &key);
+        assert_eq!(limit(&stage), Some(8 << 20), "the session's");
+        request(&mut stage, &format!("{add}&sessionid=s"));
+        assert_eq!(limit(&stage), None);
+    }
+}
+
 /// A limit that a token gets later also holds for the source that the session has.
 #[test]
 fn a_new_limit_slows_the_source_that_runs() {

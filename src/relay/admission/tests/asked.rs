@@ -13,6 +13,7 @@ use crate::relay::admission::{
     AccessRequest, Barred, Beyond, EntryPoint, Gate, Look, SessionState,
 };
 use crate::relay::origin_error::OriginError;
+use crate::relay::quota::SourceLimits;
 use crate::time::{Instant, UnixTime};
 
 const API: &str = "--token-server=10.0.0.0/8";
@@ -474,22 +475,31 @@ fn a_source_is_as_slow_as_its_token_says_and_the_sessions() {
         let mut table = Table::new(&[API]);
         table.grant("a", Direction::Both, slow(of_session, Terms::default()));
         table.grant("key", Direction::Both, slow(of_key, opens("a")));
+        let kept = SourceLimits {
+            by_key: Some(1000),
+            by_session: Some(1001),
+        };
         let gate = table.gate();
-        let most = gate.bits_per_second_max(&session("key"), &session("a"), Some(1000));
-        assert_eq!(most, expected, "{of_key:?} {of_session:?}");
-        // The key is gone: no token of its name is its own.
-        for (gone, current, expected) in [
-            ("none", None, of_session),
-            ("none", Some(7500), Some(7500)),
-            ("other", Some(7500), Some(7500)),
-        ] {
+        let limits = gate.source_limits(&session("key"), &session("a"), kept);
+        assert_eq!(limits.lower(), expected, "{of_key:?} {of_session:?}");
+        let own = gate.source_limits(&session("a"), &session("a"), kept);
+        assert_eq!(own.lower(), of_session);
+        // No token of its name is its own: it keeps that limit, and that one alone.
+        for gone in ["none", "other"] {
             let mut table = Table::new(&[API]);
             table.grant("a", Direction::Both, slow(of_session, Terms::default()));
             table.grant("other", Direction::Both, slow(Some(1), opens("b")));
             let gate = table.gate();
-            let most = gate.bits_per_second_max(&session(gone), &session("a"), current);
-            assert_eq!(most, expected, "{gone} {current:?} {of_session:?}");
+            let limits = gate.source_limits(&session(gone), &session("a"), kept);
+            assert_eq!(limits.by_key, kept.by_key, "{gone}");
+            assert_eq!(limits.by_session, of_session, "{gone}");
         }
+        let mut table = Table::new(&[API]);
+        table.grant("key", Direction::Both, slow(of_key, opens("a")));
+        let gate = table.gate();
+        let limits = gate.source_limits(&session("key"), &session("a"), kept);
+        assert_eq!(limits.by_key, of_key);
+        assert_eq!(limits.by_session, kept.by_session);
     }
 }
 
