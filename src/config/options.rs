@@ -345,7 +345,8 @@ const OPERATION: &[Row] = &[
     .more(
         "`http://ADDR:PORT`. `list-tokens`, `list-streams` and `list-viewers` then also have \
              the rows of all peers. The token subnet of each peer must include this host. The \
-             field `Tollgate-Missing` names each peer that does not answer within 2 s.",
+             field `Tollgate-Missing` names each peer that does not answer within 2 s, and each \
+             whose list is above 16 MiB or has a row above 2 MiB.",
     ),
     many("origin", "URL", |c, text| {
         push(&mut c.core.origins, values::origin(text))

@@ -22,6 +22,9 @@ pub struct Reply {
     pub no_store: bool,
     /// Whether the client wants titles within a stream's media. `None`: the server sends none.
     pub wants_titles: Option<bool>,
+    /// Whether a person reads the response in a browser, and gets a refusal as a page.
+    #[cfg_attr(feature = "handover", serde(default))]
+    pub wants_page: bool,
     /// The time of the response.
     pub date: UnixTime,
     /// Fields of all responses to this request.
@@ -156,6 +159,7 @@ mod tests {
         head_only: false,
         no_store: false,
         wants_titles: None,
+        wants_page: false,
         date: UnixTime { unix_seconds: 0 },
         fields: &[("Server", "x")],
     };

@@ -53,9 +53,6 @@ pub(super) enum Call {
     /// waits.
     #[cfg_attr(feature = "handover", serde(skip))]
     WatchPage(Option<Box<Refusal>>),
-    /// A page that shows this refusal.
-    #[cfg_attr(feature = "handover", serde(skip))]
-    RefusalPage(Box<Refusal>),
     /// A redirect to this relative address.
     Moved(Box<str>),
     /// Sets the title of what a session plays, or removes it.

@@ -305,6 +305,7 @@ impl Context {
     pub fn unread_reply(&self) -> Reply {
         Reply {
             wants_titles: None,
+            wants_page: false,
             version: Version::Http11,
             keep_alive: false,
             head_only: false,

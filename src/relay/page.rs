@@ -108,14 +108,14 @@ impl Page {
     /// Whether this program has the pages.
     pub const IS_HERE: bool = true;
 
-    /// Makes a page for one answer. `None`: this program has no pages. `public_url`: the base of its
-    /// links, if it is known.
+    /// Makes a page for one answer. `None`: this program has no pages, or none for such a refusal.
+    /// `public_url`: the base of its links, if it is known.
     pub fn draw(document: Document<'_>, public_url: &str, random: &mut Random) -> Option<Page> {
         let nonce = format!("{:016x}{:016x}", random.draw(), random.draw());
         let (html, words) = match document {
             Document::Operator => (&OPERATOR, String::new()),
             Document::Watch => (&WATCH, String::new()),
-            Document::Refused(refusal) => (&REFUSED, words(refusal)),
+            Document::Refused(refusal) => (&REFUSED, words(refusal)?),
         };
         let inserted =
             format!("{words}<script nonce=\"{nonce}\">\nconst PUBLIC_URL = \"{public_url}\";\n");
@@ -157,8 +157,8 @@ impl Page {
 /// What the script of the page does, once a minute.
 const AGAIN: &str = "This page tries again by itself.";
 
-/// Returns the text for a refused viewer, as HTML.
-fn words(refusal: &Refusal) -> String {
+/// Returns the text for a refused viewer, as HTML. `None`: no viewer gets such a refusal.
+fn words(refusal: &Refusal) -> Option<String> {
     let (title, text) = match refusal.reason {
         Some("expired") => (
             "This link has expired",
@@ -175,6 +175,23 @@ fn words(refusal: &Refusal) -> String {
             "This stream is not for browsers",
             "Another player may play it.",
         ),
+        None if matches!(
+            refusal.status,
+            Status::BadGateway | Status::GatewayTimeout | Status::LoopDetected
+        ) =>
+        {
+            ("The stream cannot be reached now", AGAIN)
+        }
+        _ if !matches!(
+            refusal.status,
+            Status::BadRequest
+                | Status::Forbidden
+                | Status::TooManyRequests
+                | Status::ServiceUnavailable
+        ) =>
+        {
+            return None;
+        }
         _ => (
             "This link does not work",
             "It may be mistyped or withdrawn. Ask for a new one where you got it.",
@@ -186,9 +203,9 @@ fn words(refusal: &Refusal) -> String {
         _ => "",
     };
     let detail = refusal.detail.replace('&', "&amp;").replace('<', "&lt;");
-    format!(
+    Some(format!(
         "<h1>{title}</h1>\n<p>{text}</p>\n<details{open}><summary>For the operator</summary><small>The server says: {detail}</small></details>\n"
-    )
+    ))
 }
 
 #[cfg(test)]
@@ -240,8 +257,9 @@ mod tests {
     #[test]
     fn a_refusal_stands_in_its_page_as_text() {
         let refusal = Refusal::new(Status::Forbidden, "no <script> & no <b>");
-        let page =
-            Page::draw(Document::Refused(&refusal), "", &mut Random::new(7)).expect("a page");
+        let mut random = Random::new(7);
+        let document = Document::Refused(&refusal);
+        let page = Page::draw(document, "", &mut random).expect("a page");
         let html = String::from_utf8(page.body().concat()).expect("UTF-8");
         let shown = "<small>The server says: no &lt;script> &amp; no &lt;b>";
         assert!(html.contains(shown), "{html}");

@@ -8,7 +8,6 @@ use super::admission::{
 };
 use super::api::{Aborted, Call, DESCRIPTION, Kicked, Outcome};
 use super::clients::{ClientEvent, HEAD_COST, READ_COST_MAX, WaitOutcome, Waiting};
-use super::context::Context;
 use super::cut_reason::CutReason;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
@@ -313,6 +312,18 @@ impl Relay {
 
     // ---- Calls
 
+    /// Answers with a page, if this program has one. `refusal`: what it tells the viewer.
+    fn page(
+        &mut self,
+        document: Document<'_>,
+        refusal: Option<Box<Refusal>>,
+    ) -> Result<Outcome, Refusal> {
+        let ctx = &mut self.ctx;
+        let page = Page::draw(document, &ctx.settings.public_url, &mut ctx.random);
+        let page = page.ok_or_else(not_found)?;
+        Ok(Outcome::Page(page, refusal))
+    }
+
     /// Carries out a call, and answers it unless it has to wait.
     pub(super) fn call(&mut self, id: ConnectionId, call: Call, reply: Reply) {
         let json = "application/json";
@@ -347,20 +358,13 @@ impl Relay {
             Call::Follow { of, last } => {
                 return self.clients.follow(id, (of, last), reply, &mut self.ctx);
             }
-            Call::Page => {
-                page(Document::Operator, &mut self.ctx).map(|page| Outcome::Page(page, None))
-            }
+            Call::Page => self.page(Document::Operator, None),
             Call::WatchPage(refusal) => {
                 let shut = refusal.as_deref();
                 let shut = shut.filter(|refusal| refusal.retry_after_seconds.is_none());
                 // Otherwise the page waits until the viewer is admitted.
                 let document = shut.map_or(Document::Watch, Document::Refused);
-                page(document, &mut self.ctx).map(|page| Outcome::Page(page, refusal))
-            }
-            Call::RefusalPage(refusal) => {
-                let document = Document::Refused(&refusal);
-                let page = page(document, &mut self.ctx);
-                page.map(|page| Outcome::Page(page, Some(refusal)))
+                self.page(document, refusal.clone())
             }
             Call::SetTitle {
                 session,
@@ -668,9 +672,4 @@ impl Relay {
         }
         self.take_datagram(from, port, bytes);
     }
-}
-
-/// Returns a page, if this program has one.
-fn page(document: Document<'_>, ctx: &mut Context) -> Result<Page, Refusal> {
-    Page::draw(document, &ctx.settings.public_url, &mut ctx.random).ok_or_else(not_found)
 }

@@ -65,9 +65,7 @@ const STREAM_METHODS: &str = "GET, HEAD, PUT, POST, OPTIONS";
 impl<'a> RequestContext<'a> {
     /// Checks the request and returns its route.
     pub fn route(&self) -> Result<Route, Refusal> {
-        let route = self
-            .route_of_path()
-            .or_else(|refusal| self.refusal_page(refusal));
+        let route = self.route_of_path();
         // Connections beyond a limit get no streams, and no information about any.
         let way = route
             .as_ref()
@@ -94,9 +92,7 @@ impl<'a> RequestContext<'a> {
     fn entry_point(&self, route: &Route) -> EntryPoint {
         match route {
             Route::Call(Call::Follow { .. }) => EntryPoint::Events,
-            Route::Call(Call::WatchPage(_) | Call::RefusalPage(_) | Call::About(_)) => {
-                EntryPoint::WatchPage
-            }
+            Route::Call(Call::WatchPage(_) | Call::About(_)) => EntryPoint::WatchPage,
             Route::Call(Call::SetTitle {
                 is_icecast: true, ..
             }) => EntryPoint::Icecast,
@@ -306,29 +302,6 @@ impl<'a> RequestContext<'a> {
                 parse_session(bytes)
             }
             None => only_session(&self.head.target),
-        }
-    }
-
-    /// Returns the page that shows this refusal to a person, who opened an address in a browser.
-    /// Programs and players do not ask for HTML, and the API has answers for programs only.
-    fn refusal_page(&self, refusal: Refusal) -> Result<Route, Refusal> {
-        let head = self.head;
-        let is_for_person = Page::IS_HERE
-            && head.fields.accepts_html
-            && matches!(head.method, Method::Get | Method::Head)
-            && head.target.segments.first().is_none_or(|it| it != b"api");
-        let has_words = matches!(
-            refusal.status,
-            Status::BadRequest
-                | Status::Forbidden
-                | Status::NotFound
-                | Status::NotAcceptable
-                | Status::TooManyRequests
-                | Status::ServiceUnavailable
-        );
-        match is_for_person && has_words && !refusal.ends_connection {
-            true => Ok(Route::Call(Call::RefusalPage(Box::new(refusal)))),
-            false => Err(refusal),
         }
     }
 

@@ -92,6 +92,34 @@ fn a_browser_gets_a_refusal_as_a_page() {
     }
 }
 
+/// Also where the server decides late: after a wait, when the format is known, and by its limits.
+#[test]
+fn a_browser_gets_a_late_refusal_as_a_page() {
+    let server = Server::start(&["--wait=1", "--connections-per-host=4"]);
+    let mut source = Source::open(server.address(), "/stream/text");
+    source.send(&b"no media at all ".repeat(2_000));
+    let browser = ["Accept: text/html,application/xhtml+xml,*/*;q=0.8"];
+    let refused = |path: &str, status: u16, words: &str| {
+        let page = request(server.address(), "GET", path, &browser);
+        assert_eq!(page.status(), status, "{path}");
+        let kind = page.head.field("content-type");
+        assert_eq!(kind, Some("text/html; charset=utf-8"), "{path}");
+        let text = page.text();
+        assert!(text.contains(words), "{path}: {text}");
+        request(server.address(), "GET", path, &[]).assert_problem(status, &[]);
+    };
+    refused("/stream/text/live.mp4", 406, "not for browsers");
+    refused("/stream/nobody", 404, "the stream does not run now");
+    refused(
+        "/stream/nobody/live.mp4",
+        404,
+        "the stream does not run now",
+    );
+    let viewers = [0; 3].map(|_| Viewer::ask(server.address(), "/stream/text"));
+    refused("/stream/text", 429, "The stream cannot be reached now");
+    drop(viewers);
+}
+
 fn policy(page: &Response) -> String {
     let field = page.head.field("content-security-policy");
     field.expect("a policy").to_owned()

@@ -10,6 +10,7 @@ use crate::relay::JobId;
 use crate::relay::admission::AccessRequest;
 use crate::relay::api::{Call, Name, Outcome, Rows};
 use crate::relay::context::Context;
+use crate::relay::page::{Document, Page};
 use crate::relay::settings::Fields;
 use crate::relay::{Action, ConnectionId, Settings};
 
@@ -73,6 +74,7 @@ impl Clients {
             head_only: head.method == Method::Head,
             no_store: false,
             wants_titles: ctx.settings().admits_icecast.then_some(wants_titles),
+            wants_page: is_for_person(&head),
             date: ctx.date(),
             fields: fields_for(&head, ctx.settings()),
         };
@@ -318,6 +320,17 @@ impl Clients {
 
     /// Answers with an error. Closes the connection afterwards if the reply or the refusal says so.
     pub fn refuse(&mut self, id: ConnectionId, refusal: &Refusal, reply: Reply, ctx: &mut Context) {
+        if reply.wants_page
+            && !refusal.ends_connection
+            && let Some(page) = Page::draw(
+                Document::Refused(refusal),
+                &ctx.settings.public_url,
+                &mut ctx.random,
+            )
+        {
+            let outcome = Outcome::Page(page, Some(Box::new(refusal.clone())));
+            return self.answer_call(id, Ok(outcome), reply, ctx);
+        }
         ctx.counts.refused(refusal.status);
         let reply = reply.open_if(!refusal.ends_connection);
         let bytes = http::refused(refusal, &reply);
@@ -353,6 +366,15 @@ impl Clients {
 
 /// The field that tells a browser which site's pages may read an answer.
 const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
+
+/// Returns whether a person opened an address in a browser. Programs and players do not ask for
+/// HTML, and the API has answers for programs only.
+fn is_for_person(head: &Head) -> bool {
+    let first = head.target.segments.first();
+    head.fields.accepts_html
+        && matches!(head.method, Method::Get | Method::Head)
+        && first.is_none_or(|it| it != b"api")
+}
 
 /// Returns the fields that all answers to requests for this path have.
 fn fields_for(head: &Head, settings: &Settings) -> Fields {

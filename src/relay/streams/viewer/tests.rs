@@ -13,6 +13,7 @@ const PUT: &str =
 fn reply(version: Version, keep_alive: bool) -> Reply {
     Reply {
         wants_titles: None,
+        wants_page: false,
         version,
         keep_alive,
         head_only: false,
