@@ -24,7 +24,7 @@
 //! No received value is trusted. An invalid one is a [`HandoverError`] in words.
 
 use std::fmt::{self, Display, Formatter};
-use std::io::BufRead;
+use std::io::{BufRead, Write};
 use std::time::Duration;
 
 use serde::de::{DeserializeOwned, Error};
@@ -102,9 +102,8 @@ impl Writer<'_> {
     /// that stays. Then there is no line.
     pub fn put(&mut self, name: &str, number: u64, value: &impl Serialize) -> bool {
         let before = self.text.len();
-        self.text
-            .extend_from_slice(format!("{name} {number} ").as_bytes());
-        let is_sent = serde_json::to_writer(&mut self.text, value).is_ok();
+        let is_sent = write!(self.text, "{name} {number} ").is_ok()
+            && serde_json::to_writer(&mut self.text, value).is_ok();
         match is_sent {
             true => self.text.push(b'\n'),
             false => self.text.truncate(before),
@@ -131,13 +130,13 @@ pub struct Line<'a> {
     pub name: &'a str,
     /// Number of the object within its kind.
     pub number: u64,
-    value: &'a [u8],
+    value: &'a str,
 }
 
 impl Line<'_> {
     /// Parses the value.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, HandoverError> {
-        serde_json::from_slice(self.value)
+        serde_json::from_str(self.value)
             .map_err(|error| HandoverError(format!("{} {}: {error}", self.name, self.number)))
     }
 }
@@ -231,19 +230,15 @@ fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 fn line(line: &[u8]) -> Result<Line<'_>, HandoverError> {
-    let mut words = line.splitn(3, |byte| *byte == b' ');
-    let mut word = || std::str::from_utf8(words.next()?).ok();
-    let (name, number) = (word(), word().and_then(|number| number.parse().ok()));
-    match (name, number, words.next()) {
-        (Some(name), Some(number), Some(value)) => Ok(Line {
-            name,
-            number,
-            value,
-        }),
-        _ => Err(HandoverError(
-            "a line that is no name, number and value".to_owned(),
-        )),
-    }
+    let line = str::from_utf8(line).ok().and_then(|line| {
+        let mut words = line.splitn(3, ' ');
+        Some(Line {
+            name: words.next()?,
+            number: words.next()?.parse().ok()?,
+            value: words.next()?,
+        })
+    });
+    line.ok_or_else(|| HandoverError("a line that is no name, number and value".to_owned()))
 }
 
 /// Bytes as text, a character of at most two bytes for each byte. Most bytes are text. The module adds
@@ -316,7 +311,7 @@ mod tests {
         let (mut reader, mut read) = (Reader::new(1024), Vec::new());
         for piece in pieces {
             reader.receive(piece, |line| {
-                let value = String::from_utf8_lossy(line.value).into_owned();
+                let value = line.value.to_owned();
                 read.push((line.name.to_owned(), line.number, value));
                 Ok(())
             })?;

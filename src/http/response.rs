@@ -21,6 +21,7 @@ pub struct Reply {
     /// Whether caches must not keep the response, because the target has another spelling.
     pub no_store: bool,
     /// Whether the client wants titles within a stream's media. `None`: the server sends none.
+    #[cfg_attr(feature = "handover", serde(skip_serializing_if = "Option::is_none"))]
     pub wants_titles: Option<bool>,
     /// Whether a person reads the response in a browser, and gets a refusal as a page.
     #[cfg_attr(feature = "handover", serde(default))]

@@ -16,6 +16,7 @@ pub struct Viewer<C> {
     /// unit.
     pub(super) lead: Lead,
     /// Key of the viewer in the index of lagging viewers, if it is there.
+    #[cfg_attr(feature = "handover", serde(skip_serializing_if = "Option::is_none"))]
     pub(super) lag_key: Option<u64>,
     /// Serial number of the newest header that the viewer got. 0 means none.
     pub(super) header_seen: u64,

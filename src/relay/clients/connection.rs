@@ -43,6 +43,7 @@ pub struct Connection {
     pub(super) peer: SocketAddr,
     /// Address of the proxy that opened the connection, if a field of each request names the
     /// client.
+    #[cfg_attr(feature = "handover", serde(skip_serializing_if = "Option::is_none"))]
     pub(super) forwarder: Option<Box<SocketAddr>>,
     /// A proxy named the peer.
     pub(super) is_proxied: bool,
@@ -77,12 +78,15 @@ pub struct Connection {
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) is_queued: bool,
     /// The request that is being answered, where requests are logged.
+    #[cfg_attr(feature = "handover", serde(skip_serializing_if = "Option::is_none"))]
     pub(super) access: Option<Box<AccessEntry>>,
     /// Limit that it exceeds. It gets only the answers that need no place ([`Gate::place`]).
     ///
     /// [`Gate::place`]: crate::relay::admission::Gate::place
+    #[cfg_attr(feature = "handover", serde(skip_serializing_if = "Option::is_none"))]
     pub(super) is_beyond_limit: Option<Beyond>,
     /// Record of its admission. `None`: it is not admitted, or tokens are off.
+    #[cfg_attr(feature = "handover", serde(skip_serializing_if = "Option::is_none"))]
     pub(super) admission: Option<Admission>,
     /// The request of a source or of a call that is still going on.
     #[cfg_attr(

@@ -37,6 +37,7 @@ pub struct ViewerResponse {
     owes_head: bool,
     framing: Outgoing,
     /// Position between two titles within the media. `None`: there are none.
+    #[cfg_attr(feature = "handover", serde(skip_serializing_if = "Option::is_none"))]
     icy: Option<IcyPosition>,
 }
 
