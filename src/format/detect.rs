@@ -1,6 +1,6 @@
 //! Detects a container by its first bytes.
 
-use super::frames::{FOUND_FRAMES, PROOF_FRAMES, row};
+use super::frames::{FOUND_FRAMES, PROOF_FRAMES, next_head, row};
 use super::mpegts::{PROOF_BYTES_MAX, SYNC_BYTE, Shape};
 use super::window::{Unread, grow};
 use super::{Format, Unsupported, matroska};
@@ -54,7 +54,11 @@ impl Beginning {
             return Err(Unread::Needs(self.search_at));
         }
         let is_settled = self.bytes.len() > PROOF_BYTES_MAX;
-        while self.frames_from < self.bytes.len() {
+        loop {
+            self.frames_from = next_head(&self.bytes, self.frames_from);
+            if self.frames_from >= self.bytes.len() {
+                break;
+            }
             match row(&self.bytes[self.frames_from..], None, FOUND_FRAMES) {
                 Ok(frame) => return Ok(frame.codec().format()),
                 Err(Unread::Needs(length)) if !is_last => {

@@ -234,15 +234,38 @@ pub(super) fn search(
     look: impl Fn(&[u8]) -> Result<Frame, Unread>,
 ) -> usize {
     for _ in 0..HEADS_AT_ONCE {
-        let mut behind = bytes[at..].iter();
-        let sync = behind.position(|byte| *byte == 0xFF);
-        at += sync.unwrap_or(bytes.len() - at);
+        at = next_head(bytes, at);
         if !matches!(look(&bytes[at..]), Err(Unread::Other(_))) {
             break;
         }
         at += 1;
     }
     at
+}
+
+/// Returns the first position, from `at` on, whose first three bytes may begin a head. Fewer bytes at
+/// the end may begin one, too.
+pub(super) fn next_head(bytes: &[u8], mut at: usize) -> usize {
+    loop {
+        let behind = bytes.get(at..).unwrap_or_default();
+        let sync = behind.iter().position(|byte| *byte == 0xFF);
+        at += sync.unwrap_or(behind.len());
+        let may_begin = match bytes.get(at..).unwrap_or_default() {
+            [] | [_] => true,
+            [_, second] => second & 0xE0 == 0xE0,
+            [_, second, third, ..] if second & 0x06 == 0 => {
+                second & 0xF0 == 0xF0 && usize::from(third >> 2 & 0x0F) < ADTS_RATES.len()
+            }
+            [_, second, third, ..] => {
+                let of_kind = &SLOT_LENGTHS[usize::from(second >> 1 & 0x0F)];
+                second & 0xE0 == 0xE0 && of_kind[usize::from(third >> 2)] > 0
+            }
+        };
+        if may_begin {
+            return at;
+        }
+        at += 1;
+    }
 }
 
 /// Returns the first of `frames` frames in a row. With a codec only its frames count.

@@ -1,5 +1,6 @@
 use super::super::window::Window;
 use super::*;
+use crate::random::Random;
 
 /// MPEG 1 layer III at 128 kbit/s and 44.1 kHz.
 fn mpeg_frame() -> Vec<u8> {
@@ -428,4 +429,27 @@ fn frames_in_a_row_are_alike() {
         let behind = (3 * 417 + other.len()) as u64;
         assert_eq!(joins(&scan(&bytes, mp3).0), [0, behind, behind + 3 * 417]);
     }
+}
+
+/// A search passes no position at which a head is.
+#[test]
+fn a_search_passes_no_head() {
+    let mut random = Random::new(3);
+    let often = [0xff, 0xff, 0xfb, 0xf1, 0xe2, 0x90, 0x50, 0x80, 0x00, 0x0c];
+    let mut heads = 0;
+    for _ in 0..20_000 {
+        let byte = |random: &mut Random| match random.draw() as usize % 12 {
+            index @ 0..10 => often[index],
+            _ => random.draw() as u8,
+        };
+        let bytes: Vec<u8> = (0..12).map(|_| byte(&mut random)).collect();
+        let found = next_head(&bytes, 0);
+        let is_whole = |at: &usize| at + HEAD_BYTES <= bytes.len();
+        for at in (0..found).filter(is_whole) {
+            let frame = Frame::read(&bytes, at);
+            assert!(matches!(frame, Err(Unread::Other(_))), "{bytes:x?} {at}");
+        }
+        heads += usize::from(found < bytes.len());
+    }
+    assert!(heads > 5_000, "{heads}");
 }
