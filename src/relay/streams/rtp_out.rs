@@ -49,6 +49,9 @@ pub(super) struct TsOutput {
     /// No datagrams are made until then, as all due bytes are out. So a source that sends small
     /// pieces costs no more system calls than one that sends large ones.
     rests_until: Option<Instant>,
+    /// More bytes are due than one turn looks at. They gave no datagram so far.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    has_more: bool,
     /// When the source's newest bytes came.
     #[cfg_attr(feature = "handover", serde(skip))]
     fed_at: Instant,
@@ -57,6 +60,9 @@ pub(super) struct TsOutput {
 
 /// Longest time that packets wait for their datagram to fill up.
 const FILL_TIME: Duration = Duration::from_millis(100);
+
+/// Work after which no further stream makes datagrams before others get a turn.
+const POSTING_WORK_MAX: usize = 4 * BATCH_BYTES_MAX;
 
 impl RtpOut {
     /// Returns whether no datagrams are on their way.
@@ -88,23 +94,26 @@ impl RtpOut {
     }
 
     /// Makes datagrams of the bytes that are due. `lend` returns bytes from an offset on, as many
-    /// as are contiguous.
+    /// as are contiguous. Returns the number of bytes that it has looked at.
     pub fn write<'a>(
         &mut self,
         now: Instant,
         has_ended: bool,
         lend: impl Fn(u64, usize) -> &'a [u8],
-    ) {
+    ) -> usize {
         let Some(ts_output) = &mut self.ts_output else {
-            return;
+            return 0;
         };
+        let before = ts_output.cursor;
         let mut datagrams = Vec::new();
         let is_padded = self.udp_out.has_corrections();
         let is_over = ts_output.write(now, has_ended, is_padded, &mut datagrams, lend);
+        let bytes = ts_output.cursor - before;
         self.udp_out.send(datagrams);
         if is_over {
             self.udp_out.finish();
         }
+        bytes as usize
     }
 }
 
@@ -117,6 +126,7 @@ impl TsOutput {
             cursor,
             waiting_since: None,
             rests_until: None,
+            has_more: false,
             fed_at: Instant::START,
             timestamp_offset: (random >> 16) as u32,
         }
@@ -133,7 +143,8 @@ impl TsOutput {
         }
     }
 
-    /// Appends the datagrams that are due to `datagrams`. Returns whether that was the last of them.
+    /// Appends datagrams that are due to `datagrams`. Looks at [`BATCH_BYTES_MAX`] bytes at most, since
+    /// bytes out of step may give none. Returns whether that was the last of them.
     fn write<'a>(
         &mut self,
         now: Instant,
@@ -147,9 +158,13 @@ impl TsOutput {
         }
         let due = self.pacing.due(now);
         let timestamp = self.timestamp(now);
-        while self.cursor < due && datagrams.len() + DATAGRAM_BYTES <= BATCH_BYTES_MAX {
+        let until = due.min(self.cursor + BATCH_BYTES_MAX as u64);
+        while self.cursor < until && datagrams.len() + DATAGRAM_BYTES <= BATCH_BYTES_MAX {
             let room = BATCH_BYTES_MAX - datagrams.len() - DATAGRAM_BYTES;
-            let bytes = lend(self.cursor, ((due - self.cursor) as usize).min(room.max(1)));
+            let bytes = lend(
+                self.cursor,
+                ((until - self.cursor) as usize).min(room.max(1)),
+            );
             if bytes.is_empty() {
                 // The bytes were overwritten before they were due. Only the bound on all buffers
                 // together can do that.
@@ -160,6 +175,7 @@ impl TsOutput {
             self.packetiser.push(bytes, timestamp, datagrams);
             self.cursor += bytes.len() as u64;
         }
+        self.has_more = self.cursor < due && datagrams.is_empty();
         if self.cursor == due {
             self.rests_until = self.pacing.group_time().map(|time| now + time);
         }
@@ -191,6 +207,9 @@ impl TsOutput {
 
     /// Returns when it has something to do, if nothing arrives before.
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
+        if self.has_more {
+            return Some(now);
+        }
         let resting = self.rests_until.filter(|until| now < *until);
         let flush = self.waiting_since.map(|since| since + FILL_TIME);
         let due = self.pacing.deadline(now).map(|at| resting.unwrap_or(at));
@@ -274,7 +293,7 @@ impl Streams {
         if stream.rtp_out.is_empty() {
             let has_ended = stream.buffer.end().is_some();
             let buffer = &stream.buffer;
-            stream.rtp_out.write(now, has_ended, |from, bytes_max| {
+            self.work += stream.rtp_out.write(now, has_ended, |from, bytes_max| {
                 buffer.slice(from, bytes_max)
             });
         }
@@ -311,9 +330,13 @@ impl Streams {
         self.streams.get(id)?.rtp_out.udp_out.batch()
     }
 
-    /// Returns the next stream with datagrams for some of its clients.
+    /// Returns the next stream with datagrams for some of its clients. `None`: there is none, or the
+    /// other streams have to wait for the next turn.
     pub fn next_posting(&mut self, ctx: &mut Context) -> Option<StreamId> {
-        while let Some(&id) = self.posting.front() {
+        let before = self.work;
+        while self.work - before < POSTING_WORK_MAX
+            && let Some(&id) = self.posting.front()
+        {
             let mut stream = self.streams.get_mut(id);
             if let Some(stream) = &mut stream
                 && stream.rtp_out.udp_out.next_clients()
@@ -502,6 +525,65 @@ mod tests {
         fn deadline(&self, now: Instant) -> Option<Instant> {
             self.ts_output.deadline(now)
         }
+    }
+
+    /// Bytes out of step give no datagram, however many there are. A turn looks at some of them, and
+    /// the next one comes at once.
+    #[test]
+    fn a_turn_looks_at_a_batch_of_bytes_out_of_step() {
+        let mut way = Way::new();
+        let media = vec![0; 1_000_000];
+        way.feed(&media, at(10));
+        let mut turns = 0;
+        while way.ts_output.cursor < media.len() as u64 {
+            let before = way.ts_output.cursor;
+            assert_eq!(way.write(at(10)), (vec![], false));
+            let bytes = (way.ts_output.cursor - before) as usize;
+            assert!((1..=BATCH_BYTES_MAX).contains(&bytes), "{bytes}");
+            let is_last = way.ts_output.cursor == media.len() as u64;
+            assert_eq!(way.deadline(at(10)), (!is_last).then_some(at(10)));
+            turns += 1;
+        }
+        assert_eq!(turns, media.len().div_ceil(BATCH_BYTES_MAX));
+    }
+
+    /// What all streams look at in a turn counts, too, and what they have not looked at stays due.
+    #[test]
+    fn streams_that_have_much_due_at_once_take_turns() {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/24", "--buffer=4M"]);
+        stage.relay.set_rtp(SocketAddr::from(([10, 0, 0, 1], 5004)));
+        let step = packets(8);
+        // It is MPEG-TS as long as it has packets now and then.
+        let garbage = [packets(3), vec![0; 60_000]].concat().repeat(8);
+        for name in 0..20 {
+            let add = format!(
+                "POST /api/add-token?type=http,rtp-udp&sessionid=s{name}&udp-clients=10.0.0.9:{}",
+                6000 + 2 * name
+            );
+            let call = stage.client(&format!("{add} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+            stage.assert_status(call, 201);
+            let put = format!("PUT /stream/s{name} HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999");
+            let source = stage.client(&format!("{put}\r\n\r\n"));
+            stage.send_media(source, &step);
+            stage.send_media(source, &garbage);
+        }
+        let read = |stage: &Stage| -> u64 {
+            let all = stage.relay.streams.streams.iter();
+            all.filter_map(|(_, stream)| Some(stream.rtp_out.ts_output.as_ref()?.cursor))
+                .sum()
+        };
+        let newest = 20 * (step.len() + garbage.len()) as u64;
+        let (mut before, mut turns) = (read(&stage), 0);
+        while before < newest {
+            stage.relay.expire(stage.now);
+            while stage.relay.next_datagrams(stage.now, &[]).is_some() {}
+            let now = read(&stage);
+            let most = (crate::relay::READ_COST_MAX + 2 * POSTING_WORK_MAX) as u64;
+            assert!(now - before <= most, "{} in a turn", now - before);
+            (before, turns) = (now, turns + 1);
+            assert!(turns < 100, "{} are left", newest - now);
+        }
+        assert!(turns > 5, "{turns}");
     }
 
     /// Packets wait until there are seven, but at most 100 ms from the first on.
