@@ -131,7 +131,15 @@ impl RtpIn {
     ) -> Datagram<'a> {
         let came = sender(from, port, ctx)
             .ok_or(Count::Stranger)
-            .and_then(|sender| self.whose((sender, port), bytes, tokens, known, ctx.now()));
+            .and_then(|sender| self.whose((sender, port), bytes, tokens, known, ctx.now()))
+            .and_then(|came| match came {
+                // To find out whether an address is the server's own takes system calls. Of a source, it
+                // is known.
+                Datagram::Newcomer(_) | Datagram::Control(..) if is_own(from, port, ctx) => {
+                    Err(Count::Stranger)
+                }
+                _ => Ok(came),
+            });
         came.unwrap_or_else(|dropped| {
             ctx.count(dropped, 1);
             Datagram::Nothing
@@ -267,8 +275,7 @@ impl RtpIn {
 }
 
 /// Returns the sender of a datagram at this socket. `None` if the datagram does not count.
-/// Tokens cannot name the zone of an IPv6 address, so the zone is used only to detect the
-/// server's own datagrams.
+/// Tokens cannot name the zone of an IPv6 address, so only [`is_own`] uses the zone.
 fn sender(from: SocketAddr, port: UdpPort, ctx: &Context) -> Option<Sender> {
     let address = SocketAddr::new(from.ip(), from.port());
     let UdpPort::Group(number) = port else {
@@ -280,13 +287,18 @@ fn sender(from: SocketAddr, port: UdpPort, ctx: &Context) -> Option<Sender> {
     };
     let (join, bound) = (ctx.settings().joins.get(number)?, ctx.rtp_socket.bound?);
     let is_other = join.source.is_some_and(|source| source != from.ip());
-    // What this server sends to the group itself comes back.
-    let is_own = from.port() == bound.port() && ctx.rtp_socket.is_here(bound.ip(), from);
     let sender = Sender {
         named: SocketAddr::new(join.group, bound.port()),
         from: address,
     };
-    (!is_other && !is_own).then_some(sender)
+    (!is_other).then_some(sender)
+}
+
+/// Returns whether this server sent a datagram to a group itself, which comes back.
+fn is_own(from: SocketAddr, port: UdpPort, ctx: &Context) -> bool {
+    let is_here =
+        |bound: SocketAddr| from.port() == bound.port() && ctx.rtp_socket.is_here(bound.ip(), from);
+    matches!(port, UdpPort::Group(_)) && ctx.rtp_socket.bound.is_some_and(is_here)
 }
 
 /// Returns whether a token that names this address is for MPEG-TS without RTP. `None` if no token
@@ -385,6 +397,31 @@ mod tests {
         arrive(&mut stage, "[fe80::7%4]:5004", &[0x47; 188]);
         let its = ("tv".to_owned(), "[fe80::7]:5004".to_owned());
         assert_eq!(running(&stage), [its]);
+    }
+
+    /// Only a sender that could become a source costs the system calls of that question.
+    #[test]
+    fn whether_an_address_is_the_servers_own_is_asked_about_newcomers_only() {
+        use std::cell::Cell;
+        thread_local! { static ASKED: Cell<usize> = const { Cell::new(0) }; }
+        let mut stage = stage(&["--join=239.1.2.3"]);
+        stage.relay.set_own_addresses(|_| {
+            ASKED.set(ASKED.get() + 1);
+            false
+        });
+        let asked = |stage: &mut Stage, from: &str| {
+            let before = ASKED.get();
+            for _ in 0..9 {
+                arrive(stage, from, &[0x47; 188]);
+            }
+            ASKED.get() - before
+        };
+        assert_eq!(asked(&mut stage, "10.0.0.1:5004"), 0, "no token names it");
+        add(&mut stage, "tv", "udp", GROUP, 201);
+        assert_eq!(asked(&mut stage, "10.0.0.1:5004"), 1, "it becomes a source");
+        assert_eq!(running(&stage)[0].1, "10.0.0.1:5004");
+        assert_eq!(asked(&mut stage, "10.0.0.1:5004"), 0, "it is known");
+        assert_eq!(asked(&mut stage, "10.0.0.2:5004"), 0, "there is one");
     }
 
     /// To listen to a group is not to send to it.
