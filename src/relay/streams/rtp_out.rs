@@ -61,6 +61,9 @@ pub(super) struct TsOutput {
 /// Longest time that packets wait for their datagram to fill up.
 const FILL_TIME: Duration = Duration::from_millis(100);
 
+/// Work of a byte that is out of step, since packets are searched for at each.
+const OUT_OF_STEP_WORK: usize = 4;
+
 /// Work after which no further stream makes datagrams before others get a turn.
 const POSTING_WORK_MAX: usize = 4 * BATCH_BYTES_MAX;
 
@@ -94,7 +97,7 @@ impl RtpOut {
     }
 
     /// Makes datagrams of the bytes that are due. `lend` returns bytes from an offset on, as many
-    /// as are contiguous. Returns the number of bytes that it has looked at.
+    /// as are contiguous. Returns the work: a unit for each byte, or more if the bytes gave no datagram.
     pub fn write<'a>(
         &mut self,
         now: Instant,
@@ -108,12 +111,16 @@ impl RtpOut {
         let mut datagrams = Vec::new();
         let is_padded = self.udp_out.has_corrections();
         let is_over = ts_output.write(now, has_ended, is_padded, &mut datagrams, lend);
-        let bytes = ts_output.cursor - before;
+        let bytes = (ts_output.cursor - before) as usize;
+        let work = match datagrams.is_empty() {
+            true => OUT_OF_STEP_WORK * bytes,
+            false => bytes,
+        };
         self.udp_out.send(datagrams);
         if is_over {
             self.udp_out.finish();
         }
-        bytes as usize
+        work
     }
 }
 
