@@ -275,7 +275,7 @@ impl Stream {
 /// The reason in the log when a stream ends with the server.
 pub const SHUT_DOWN: &str = "the server shuts down";
 /// Most bytes of RTMP that are read at once: a message of 4 bytes is a tag of 18.
-const RTMP_READ_BYTES_MAX: usize = 16 * 1024;
+const RTMP_READ_BYTES_MAX: usize = 8 * 1024;
 /// What the end of a stream costs. It closes connections and releases its state.
 const STREAM_COST: usize = 8 * 1024;
 const ABORTED: &str = "the operator has ended this stream";
