@@ -560,7 +560,7 @@ mod tests {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/24", "--buffer=4M"]);
         stage.relay.set_rtp(SocketAddr::from(([10, 0, 0, 1], 5004)));
         let step = packets(8);
-        // It is MPEG-TS as long as it has packets now and then.
+        // It counts as MPEG-TS, because packets come now and then.
         let garbage = [packets(3), vec![0; 60_000]].concat().repeat(8);
         for name in 0..20 {
             let add = format!(
