@@ -351,6 +351,7 @@ impl Relay {
         // next turn, and so do the deadlines beyond the maximum. Early packets of RTP cost as much here
         // as packets that the socket brings.
         self.ctx.timers.call_due(now, DUE_PER_TURN_MAX);
+        self.streams.begin_turn();
         self.clients.reading.begin(0);
         while self.clients.reading.cost < READ_COST_MAX
             && let Some(owner) = self.ctx.timers.next_called()

@@ -76,6 +76,8 @@ pub(super) struct Streams {
     remuxed: Vec<u8>,
     /// Remuxed streams that have yet to catch up with their originals.
     behind: VecDeque<StreamId>,
+    /// Work of [`Streams::next_posting`] in this turn.
+    posting_work: usize,
     /// Work of scanning, splicing and remuxing since the last `take_work`.
     work: usize,
     /// Streams that have datagrams for their UDP clients.
