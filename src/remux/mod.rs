@@ -91,8 +91,9 @@ impl Reader {
             Container::Matroska(reader) => window.walk(&mut **reader, bytes, offset, sink),
             Container::Mp4(reader) => window.walk(&mut **reader, bytes, offset, sink),
             Container::MpegTs(reader) => {
-                self.work += TRANSPORT_WORK * bytes.len();
-                reader.feed(bytes, offset, sink)
+                let fed = reader.feed(bytes, offset, sink);
+                self.work += TRANSPORT_WORK * bytes.len() + reader.take_work();
+                fed
             }
         }
     }

@@ -89,6 +89,11 @@ impl MpegTs {
         }
     }
 
+    /// Returns the work of bytes out of step since the last call.
+    pub(super) fn take_work(&mut self) -> usize {
+        self.aligner.take_work()
+    }
+
     /// Reads the next bytes. `offset` is that of the first.
     pub(super) fn feed(&mut self, bytes: &[u8], offset: u64, sink: &mut Sink<'_>) -> Result {
         const ERROR: MediaError = MediaError("the packets of MPEG-TS have stopped");

@@ -175,6 +175,11 @@ impl Pacing {
         self.forget_silent_clock(now);
     }
 
+    /// Returns the work since the last call, beyond 1 for each byte.
+    pub fn take_work(&mut self) -> usize {
+        self.aligner.take_work()
+    }
+
     /// Ends the stream. The rest stays due by its clock.
     pub fn finish(&mut self) {
         self.has_ended = true;

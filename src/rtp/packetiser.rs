@@ -56,6 +56,11 @@ impl Packetiser {
         }
     }
 
+    /// Returns the work since the last call, beyond 1 for each byte.
+    pub fn take_work(&mut self) -> usize {
+        self.aligner.take_work()
+    }
+
     /// Adds bytes of the stream at `timestamp` (90 kHz). Appends full datagrams.
     pub fn push(&mut self, bytes: &[u8], timestamp: u32, datagrams: &mut Vec<u8>) {
         // A part of a packet that the aligner holds makes at most one more datagram.

@@ -9,7 +9,7 @@ use super::packet::{PACKET_BYTES, Packet, SYNC_BYTE};
 /// Cuts bytes that arrive in any pieces into packets. It finds the phase by some sync bytes in a
 /// row, and finds it again after losing it.
 ///
-/// It holds at most [`PROOF_BYTES_MAX`]. The packets do not depend on how the bytes are cut.
+/// It holds at most [`PROOF_BYTES_MAX`], and twice as much during a search. The packets do not depend on how the bytes are cut.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Aligner {
@@ -21,7 +21,13 @@ pub struct Aligner {
     pub shape: Option<Shape>,
     /// Whether `held` begins with a packet.
     in_step: bool,
+    /// Work of searches since [`Aligner::take_work`].
+    #[cfg_attr(feature = "handover", serde(skip))]
+    work: usize,
 }
+
+/// Work of a byte that is out of step, beyond 1: packets are searched for at each.
+const OUT_OF_STEP_WORK: usize = 3;
 
 /// Shape of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,31 +136,42 @@ impl Aligner {
 
     /// Drops bytes until the held ones begin with packets, or the input ends. Returns how many.
     fn search(&mut self, rest: &mut &[u8]) -> usize {
-        let mut dropped = 0;
+        // Bytes before `begin` are dropped together, since each time the others move.
+        let (mut begin, mut dropped) = (0, 0);
         loop {
             let known = self.shape;
             let shapes = known.as_ref().map_or(&Shape::ALL[..], std::slice::from_ref);
             let may_begin = |at: &usize| shapes.iter().any(|shape| shape.fits(&self.held[*at..]));
-            let begin = (0..self.held.len()).find(may_begin);
-            let begin = begin.unwrap_or(self.held.len());
-            self.held.drain(..begin);
-            dropped += begin;
+            let found = (begin..self.held.len()).find(may_begin);
+            begin = found.unwrap_or(self.held.len());
             // The shape with the shorter proof comes first, so that the verdict falls at the same
             // byte however the bytes are cut.
-            let fitting = shapes.iter().filter(|shape| shape.fits(&self.held));
+            let seen = &self.held[begin..];
+            let fitting = shapes.iter().filter(|shape| shape.fits(seen));
             let Some(&shape) = fitting.min_by_key(|shape| shape.proof_bytes()) else {
                 continue;
             };
-            let missing = shape.proof_bytes().saturating_sub(self.held.len());
+            let missing = shape.proof_bytes().saturating_sub(seen.len());
+            let is_over = missing == 0 || rest.is_empty();
+            if is_over || begin >= PROOF_BYTES_MAX {
+                self.held.drain(..begin);
+                dropped += begin;
+                begin = 0;
+            }
             if missing == 0 {
                 (self.shape, self.in_step) = (Some(shape), true);
-                return dropped;
             }
-            if rest.is_empty() {
+            if is_over {
+                self.work += OUT_OF_STEP_WORK * dropped;
                 return dropped;
             }
             self.hold(missing, rest);
         }
+    }
+
+    /// Returns the work of searches since the last call.
+    pub fn take_work(&mut self) -> usize {
+        std::mem::take(&mut self.work)
     }
 
     fn hold(&mut self, missing: usize, rest: &mut &[u8]) {
@@ -285,6 +302,30 @@ mod tests {
         }
     }
 
+    /// Bytes that are no packets are held for as long as they may be, and each counts as work.
+    #[test]
+    fn a_search_holds_little_and_counts_its_work() {
+        let out_of_step = [[SYNC_BYTE; 376].as_slice(), &[0; 188]].concat();
+        let stream = out_of_step.repeat(400);
+        for piece in [1_000, stream.len()] {
+            let mut aligner = Aligner::default();
+            let mut in_step = 0;
+            for bytes in stream.chunks(piece) {
+                aligner.feed(bytes, |_, packet| in_step += packet.whole.len());
+                assert!(aligner.held.len() <= PROOF_BYTES_MAX);
+                assert!(aligner.held.capacity() <= 4 * PROOF_BYTES_MAX);
+            }
+            let searched = aligner.take_work() / OUT_OF_STEP_WORK;
+            let expected = stream.len() - in_step;
+            let at_most = searched + PROOF_BYTES_MAX;
+            assert!(
+                (searched..=at_most).contains(&expected),
+                "{searched} of {expected}"
+            );
+            assert_eq!(aligner.take_work(), 0);
+        }
+    }
+
     #[cfg(feature = "handover")]
     #[test]
     fn a_handed_over_aligner_that_cannot_be_is_refused() {
@@ -294,6 +335,7 @@ mod tests {
                 held,
                 shape,
                 in_step,
+                work: 0,
             }
             .is_valid()
         };

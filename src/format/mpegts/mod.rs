@@ -127,7 +127,7 @@ impl MpegTs {
 
     /// Returns the work since the last call.
     pub fn take_work(&mut self) -> usize {
-        std::mem::take(&mut self.work)
+        std::mem::take(&mut self.work) + self.aligner.take_work()
     }
 
     /// Returns the header in force.

@@ -234,7 +234,12 @@ impl Splicer {
     pub fn take_work(&mut self) -> usize {
         let work = match &mut self.stage {
             Phase::Opening(opening) => opening.scanner.take_work(),
-            Phase::Running(running) => running.window.take_work() + running.window.take_held_work(),
+            Phase::Running(running) => {
+                if let Cutter::Packets(packets) = &mut running.cutter {
+                    self.work += packets.aligner.take_work();
+                }
+                running.window.take_work() + running.window.take_held_work()
+            }
             Phase::Joining(_) | Phase::Through => 0,
         };
         work + std::mem::take(&mut self.work)

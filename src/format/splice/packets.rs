@@ -14,7 +14,7 @@ use crate::time::MediaTime;
 /// Cutter of MPEG-TS.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Packets {
-    aligner: Aligner,
+    pub aligner: Aligner,
     /// Shape of the previous source's packets.
     had: Option<Shape>,
     /// Bytes since the last packet.

@@ -61,9 +61,6 @@ pub(super) struct TsOutput {
 /// Longest time that packets wait for their datagram to fill up.
 const FILL_TIME: Duration = Duration::from_millis(100);
 
-/// Work of a byte that is out of step, since packets are searched for at each.
-const OUT_OF_STEP_WORK: usize = 4;
-
 /// Work of streams whose datagrams are out, in a turn. Beyond it the others make theirs in the next.
 const POSTING_WORK_MAX: usize = 4 * BATCH_BYTES_MAX;
 
@@ -97,7 +94,7 @@ impl RtpOut {
     }
 
     /// Makes datagrams of the bytes that are due. `lend` returns bytes from an offset on, as many
-    /// as are contiguous. Returns the work: a unit for each byte in datagrams, and more for others.
+    /// as are contiguous. Returns the work.
     pub fn write<'a>(
         &mut self,
         now: Instant,
@@ -112,8 +109,7 @@ impl RtpOut {
         let is_padded = self.udp_out.has_corrections();
         let is_over = ts_output.write(now, has_ended, is_padded, &mut datagrams, lend);
         let bytes = (ts_output.cursor - before) as usize;
-        let in_datagrams = datagrams.len().min(bytes);
-        let work = in_datagrams + OUT_OF_STEP_WORK * (bytes - in_datagrams);
+        let work = bytes + ts_output.packetiser.take_work();
         self.udp_out.send(datagrams);
         if is_over {
             self.udp_out.finish();
@@ -138,14 +134,16 @@ impl TsOutput {
     }
 
     /// Adds the next bytes of the stream. If the source sends less often than groups go out, a group
-    /// that is half over leaves with these bytes. So the read and the timer are one wake-up.
-    pub fn feed(&mut self, bytes: &[u8], now: Instant) {
+    /// that is half over leaves with these bytes. So the read and the timer are one wake-up. Returns
+    /// the work.
+    pub fn feed(&mut self, bytes: &[u8], now: Instant) -> usize {
         self.pacing.feed(bytes, now);
         let elapsed = now.since(self.fed_at);
         self.fed_at = now;
         if let Some(group) = self.pacing.group_time().filter(|group| elapsed >= *group) {
             self.rests_until = self.rests_until.filter(|until| *until > now + group / 2);
         }
+        self.pacing.take_work()
     }
 
     /// Appends datagrams that are due to `datagrams`. Looks at [`BATCH_BYTES_MAX`] bytes at most, since
@@ -600,7 +598,7 @@ mod tests {
             stage.relay.expire(stage.now);
             while stage.relay.next_datagrams(stage.now, &[]).is_some() {}
             let now = read(&stage);
-            let most = (crate::relay::READ_COST_MAX + POSTING_WORK_MAX) / OUT_OF_STEP_WORK;
+            let most = (crate::relay::READ_COST_MAX + POSTING_WORK_MAX) / 4;
             let most = (most + 3 * BATCH_BYTES_MAX) as u64;
             assert!(now - before <= most, "{} in a turn", now - before);
             (before, turns) = (now, turns + 1);

@@ -436,7 +436,7 @@ impl Streams {
         }
         let stream = self.streams.get_mut(id);
         if let Some(ts_output) = stream.and_then(|stream| stream.rtp_out.ts_output.as_mut()) {
-            ts_output.feed(bytes, now);
+            self.work += ts_output.feed(bytes, now);
             self.pump(id, ctx);
         }
     }
