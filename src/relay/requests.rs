@@ -100,6 +100,10 @@ impl Relay {
                 }
                 let is_over = is_fetched && !session_state.runs && !session_state.is_fetched;
                 let may_wait = outcome != WaitOutcome::Open && !is_over;
+                // An origin is not asked at once for each stream that begins and ends meanwhile.
+                if may_wait && session_state.has_room && session_state.has_room_for_pull {
+                    self.fetch.want_later(&session, &mut self.ctx);
+                }
                 self.watch(id, session.clone(), view, None, reply, may_wait);
             }
             Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.ctx),

@@ -61,10 +61,11 @@ impl Clients {
             all().filter(|connection| connection.is_counted).count(),
             "connections by host are counted wrong"
         );
-        let waits = |phase: &Phase| matches!(phase, Phase::Waiting(waiting) if waiting.outcome == WaitOutcome::Open);
+        let waits = |phase: &Phase| matches!(phase, Phase::Waiting(_));
+        let queues = [WaitFor::Session, WaitFor::Progress, WaitFor::Turn];
         assert_eq!(
             all().filter(|connection| waits(&connection.phase)).count(),
-            self.waiting.len(WaitFor::Session) + self.waiting.len(WaitFor::Progress),
+            queues.iter().map(|it| self.waiting.len(*it)).sum::<usize>(),
             "waiting connections are counted wrong"
         );
         for (id, connection) in self.connections.iter() {

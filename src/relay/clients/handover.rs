@@ -9,7 +9,7 @@ use super::connection::Connection;
 use super::viewer_counts::HlsAddress;
 
 use super::request::DEPRECATION;
-use super::{Clients, Phase, WaitOutcome};
+use super::{Clients, Phase, WaitFor, WaitOutcome};
 use crate::copied::{Copied, CopiedPart, Copies};
 use crate::gate::SessionId;
 use crate::handover::{HandoverError, Line, Writer, must};
@@ -230,7 +230,10 @@ impl Clients {
                 WaitOutcome::Open => self
                     .waiting
                     .enter(waiting.wait_for, waiting.what(), id, None),
-                WaitOutcome::Called | WaitOutcome::TurnedAway(_) => self.queue_pipelined(id),
+                WaitOutcome::Called | WaitOutcome::TurnedAway(_) => {
+                    self.waiting.enter(WaitFor::Turn, waiting.what(), id, None);
+                    self.queue_pipelined(id);
+                }
             },
             Phase::EventReader(_) => drop(self.readers.insert(id)),
             Phase::Head(_) | Phase::OriginRequest(_) if !has_read_all => self.queue_pipelined(id),

@@ -72,6 +72,9 @@ pub enum WaitFor {
     /// can be remuxed.
     #[cfg_attr(feature = "handover", serde(rename = "List"))]
     Progress,
+    /// It was called, and waits for its turn. Only [`WaitQueue`] has such clients.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    Turn,
 }
 
 /// Clients that wait for one session.
@@ -111,13 +114,16 @@ impl WaitQueue {
         self.all.insert((wait_for, id), (session.clone(), reach));
     }
 
+    /// Removes a client that waits for this, or for its turn.
     pub(super) fn leave(&mut self, wait_for: WaitFor, id: ConnectionId) {
-        if let Some((session, reach)) = self.all.remove(&(wait_for, id)) {
-            let key = (wait_for, session);
-            if let Some(waiters) = self.sessions.get_mut(&key) {
-                waiters.ids.remove(&(reach, id));
+        for wait_for in [wait_for, WaitFor::Turn] {
+            if let Some((session, reach)) = self.all.remove(&(wait_for, id)) {
+                let key = (wait_for, session);
+                if let Some(waiters) = self.sessions.get_mut(&key) {
+                    waiters.ids.remove(&(reach, id));
+                }
+                self.tidy(&key);
             }
-            self.tidy(&key);
         }
     }
 
@@ -165,10 +171,10 @@ impl WaitQueue {
         self.of(session)?.via.as_deref()
     }
 
-    /// Returns whether a client waits for this session to begin, or to come further.
+    /// Returns whether a client waits for this session to begin, to come further, or for its turn.
     pub fn is_awaited(&self, session: &SessionId) -> bool {
         let is_awaited = |wait_for| self.sessions.contains_key(&(wait_for, session.clone()));
-        [WaitFor::Session, WaitFor::Progress]
+        [WaitFor::Session, WaitFor::Progress, WaitFor::Turn]
             .into_iter()
             .any(is_awaited)
     }
@@ -291,6 +297,7 @@ impl Clients {
         {
             waiting.outcome = outcome;
             self.waiting.leave(waiting.wait_for, id);
+            self.waiting.enter(WaitFor::Turn, waiting.what(), id, None);
             self.queue_pipelined(id);
         }
     }

@@ -93,14 +93,6 @@ impl Fetch {
         Ok(())
     }
 
-    /// Begins a pull for a session, unless it has one. The pull sends its request in the next turn, since a
-    /// successor opens no connections before it has taken all sockets.
-    pub fn want_later(&mut self, session: &SessionId, ctx: &mut Context) {
-        if let Some(id) = self.insert(session, None, ctx) {
-            self.rearm(id, ctx);
-        }
-    }
-
     /// Returns the number of pulls with a request at an origin.
     pub fn origin_requests(&self) -> usize {
         let pulls = self.pulls.entries.iter();

@@ -115,6 +115,14 @@ impl Fetch {
         }
     }
 
+    /// Begins a pull for a session, unless it has one. The pull asks after a pause, for clients that have
+    /// waited, or because a successor opens no connections before it has taken all sockets.
+    pub fn want_later(&mut self, session: &SessionId, ctx: &mut Context) {
+        if let Some(id) = self.insert(session, None, ctx) {
+            self.pause(id, ctx);
+        }
+    }
+
     /// Inserts a pull that has asked nobody. `None`: there is no origin, or the session has a pull.
     fn insert(
         &mut self,

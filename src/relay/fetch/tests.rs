@@ -72,6 +72,50 @@ fn a_stream_that_is_complete_at_once_is_fetched_once() {
     }
 }
 
+/// However many streams begin and end here, an origin is asked a few times a second for the viewers
+/// that wait.
+#[test]
+fn streams_that_end_at_once_do_not_drive_the_requests_to_an_origin() {
+    for path in ["live.mp4", "index.m3u8"] {
+        let mut edge = Stage::new(&[ORIGIN, "--wait=60"]);
+        let viewer = edge.viewer(&format!("a/{path}"));
+        edge.answer("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+        let mut asked = 0;
+        for _ in 0..500 {
+            let source =
+                edge.client("PUT /stream/a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc");
+            edge.lose(source);
+            edge.wait(Duration::from_millis(10));
+            while !edge.calls.is_empty() {
+                edge.answer("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+                asked += 1;
+            }
+        }
+        assert!(asked <= 40, "{asked} times in five seconds: {path}");
+        assert_eq!(edge.text(viewer), "", "{path}");
+        edge.wait_seconds(10);
+        assert_eq!(edge.calls.len(), 1, "it is asked still");
+    }
+}
+
+/// The answer and the end of its stream may arrive together, before the viewers are called.
+#[test]
+fn a_stream_that_breaks_at_once_is_asked_for_again() {
+    for path in ["live.mp4", "live.ts", "index.m3u8"] {
+        let mut edge = Stage::new(&[ORIGIN, "--wait=20"]);
+        let viewer = edge.viewer(&format!("a/{path}"));
+        let (origin, _, _) = edge.call();
+        let now = edge.now;
+        edge.relay
+            .received(origin, format!("{OK}3\r\nabc\r\n").as_bytes(), now);
+        edge.relay.lost(origin, now);
+        edge.settle();
+        assert_eq!(edge.text(viewer), "", "{path}");
+        edge.wait_seconds(2);
+        assert_eq!(edge.calls.len(), 1, "{path}");
+    }
+}
+
 /// Such viewers wait on, as without origins: for the stream of another source, or for the origin's.
 #[test]
 fn viewers_wait_on_when_a_stream_ends_before_its_format_is_known() {
@@ -87,6 +131,7 @@ fn viewers_wait_on_when_a_stream_ends_before_its_format_is_known() {
         edge.lose(source);
         edge.settle();
         assert_eq!(edge.text(viewer), "", "{path}");
+        edge.wait_seconds(1);
         assert_eq!(edge.calls.len(), 1, "the origin is asked: {path}");
         let next = edge.client(&put(10 * media.len()));
         edge.send_media(next, &media.repeat(9));
