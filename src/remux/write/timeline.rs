@@ -39,6 +39,10 @@ const STEP: i64 = 10 * MILLISECOND;
 /// Longest distance from the end of one clock to the beginning of the next.
 const GAP_MAX: i64 = 100 * MILLISECOND;
 
+/// Most time behind a unit in which no other begins. Times that are read again differ by less.
+#[cfg(feature = "handover")]
+const NEXT_MAX: i64 = 10 * MILLISECOND;
+
 impl Timeline {
     /// Moves a unit to its place. Returns whether it goes out.
     #[must_use]
@@ -79,12 +83,17 @@ impl Timeline {
         }
     }
 
-    /// Returns the earliest time of the track's next unit: half a unit after the newest one.
+    /// Returns the earliest time of the track's next unit: half a unit after the newest one. If that is
+    /// late, the next one may come before: the distance of units is not always the same.
     #[cfg(feature = "handover")]
     pub fn next_of(&self, track: usize) -> Option<i64> {
         let has_units = |track: &&Track| track.newest > i64::MIN;
         let track = self.tracks.get(track).filter(has_units)?;
-        Some(track.newest.saturating_add(track.gap / 2 + 1))
+        Some(
+            track
+                .newest
+                .saturating_add((track.gap / 2).min(NEXT_MAX) + 1),
+        )
     }
 
     /// Returns a decode time of the source as a time of the output, in nanoseconds.
@@ -131,5 +140,39 @@ impl Track {
     /// Returns the time at which the next unit may begin.
     fn end(&self) -> i64 {
         self.newest.saturating_add(self.gap)
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "handover")]
+mod tests {
+    use super::*;
+
+    /// Another process skips what is before that time. The distance of sound may change.
+    #[test]
+    fn the_next_unit_may_come_soon_after_one_that_came_late() {
+        for (milliseconds, next) in [
+            (&[0, 20][..], 30),
+            (&[0, 80], 90),
+            (&[0, 1_000], 1_010),
+            (&[0, 8], 12),
+            (&[0], 0),
+        ] {
+            let mut timeline = Timeline::default();
+            for milliseconds in milliseconds {
+                let time = milliseconds * MILLISECOND;
+                let mut unit = OwnedUnit {
+                    track: 0,
+                    decode: time,
+                    present: time,
+                    is_join: true,
+                    bytes: Box::default(),
+                };
+                assert!(timeline.place(&mut unit));
+            }
+            assert_eq!(timeline.next_of(1), None);
+            let expected = BEGIN + next * MILLISECOND + 1;
+            assert_eq!(timeline.next_of(0), Some(expected), "{milliseconds:?}");
+        }
     }
 }
