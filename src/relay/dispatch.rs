@@ -206,6 +206,24 @@ impl Relay {
         }
     }
 
+    /// Sets the bit rate of a session's source, if this session id admitted it or is the session.
+    fn change_limit(
+        &mut self,
+        (name, session): (&SessionId, &SessionId),
+        bits_per_second_max: Option<u64>,
+    ) {
+        let Some((id, _)) = self.streams.running_source(session) else {
+            return;
+        };
+        let mut limits = self.streams.source_limits(id);
+        if name == session {
+            limits.by_session = bits_per_second_max;
+        } else if self.source_name(id, session) == Some(name) {
+            limits.by_key = bits_per_second_max;
+        }
+        self.streams.limit_source(id, limits, &mut self.ctx);
+    }
+
     /// Adjusts the pull of a session, if it has one, to whether clients still watch or wait.
     pub(super) fn tend_pull(&mut self, session: &SessionId) {
         let is_wanted =

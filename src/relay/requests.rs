@@ -222,26 +222,12 @@ impl Relay {
         self.streams.limit_source(id, limits, &mut self.ctx);
     }
 
-    /// Sets the bit rate of a session's source, if this session id admitted it or is the session.
-    pub(super) fn change_limit(
-        &mut self,
-        (name, session): (&SessionId, &SessionId),
-        bits_per_second_max: Option<u64>,
-    ) {
-        let Some((id, _)) = self.streams.running_source(session) else {
-            return;
-        };
-        let mut limits = self.streams.source_limits(id);
-        if name == session {
-            limits.by_session = bits_per_second_max;
-        } else if self.source_name(id, session) == Some(name) {
-            limits.by_key = bits_per_second_max;
-        }
-        self.streams.limit_source(id, limits, &mut self.ctx);
-    }
-
     /// Returns the session id that admitted a stream's source. `None`: it has none.
-    fn source_name<'a>(&'a self, id: StreamId, session: &'a SessionId) -> Option<&'a SessionId> {
+    pub(super) fn source_name<'a>(
+        &'a self,
+        id: StreamId,
+        session: &'a SessionId,
+    ) -> Option<&'a SessionId> {
         match self.streams.source_of(id)?.0 {
             StreamSource::Http(source) => Some(self.clients.came_by(source).unwrap_or(session)),
             StreamSource::Rtp(_) => Some(session),
