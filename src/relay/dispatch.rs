@@ -247,7 +247,6 @@ impl Relay {
         let ctx = &mut self.ctx;
         let how = (reply, may_wait);
         let is_head = reply.head_only;
-        let is_fetched = self.fetch.has(&session);
         let waiting = |wait_for, view, until| Waiting {
             session: session.clone(),
             wait_for,
@@ -255,7 +254,7 @@ impl Relay {
             reply,
             until,
             outcome: WaitOutcome::Open,
-            is_fetched,
+            is_fetched: self.fetch.has(&session),
         };
         let watched = match &view {
             View::Whole => self.streams.watch(id, &session, reply, ctx),

@@ -103,7 +103,7 @@ pub(super) enum Event {
     /// `session` before.
     TermsChanged {
         name: SessionId,
-        /// The session that it opened when its terms changed. It may be revoked since.
+        /// The session that the token opened when its terms changed. The token may be revoked since.
         session: SessionId,
         /// When connections must end. `None`: they may stay.
         ends: Option<UnixTime>,

@@ -182,7 +182,7 @@ fn words(refusal: &Refusal) -> Option<String> {
         {
             ("The stream cannot be reached now", AGAIN)
         }
-        _ if !matches!(
+        _ if matches!(
             refusal.status,
             Status::BadRequest
                 | Status::Forbidden
@@ -190,12 +190,12 @@ fn words(refusal: &Refusal) -> Option<String> {
                 | Status::ServiceUnavailable
         ) =>
         {
-            return None;
+            (
+                "This link does not work",
+                "It may be mistyped or withdrawn. Ask for a new one where you got it.",
+            )
         }
-        _ => (
-            "This link does not work",
-            "It may be mistyped or withdrawn. Ask for a new one where you got it.",
-        ),
+        _ => return None,
     };
     // An operator may have asked for the operator's page, or followed an old address.
     let open = match refusal.status {

@@ -92,7 +92,7 @@ impl Reader {
             Container::Mp4(reader) => window.walk(&mut **reader, bytes, offset, sink),
             Container::MpegTs(reader) => {
                 let fed = reader.feed(bytes, offset, sink);
-                self.work += TRANSPORT_WORK * bytes.len() + reader.take_work();
+                self.work += TRANSPORT_WORK * bytes.len() + reader.aligner.take_work();
                 fed
             }
         }

@@ -20,7 +20,7 @@ use sound::SoundStream;
 #[derive(Default)]
 pub(super) struct MpegTs {
     unit_bytes_max: usize,
-    aligner: Aligner,
+    pub(super) aligner: Aligner,
     /// Puts the sections of the PAT together.
     association: Assembler,
     /// Programs that the newest PAT names, at most [`PROGRAMS_MAX`]: PID and map.
@@ -87,11 +87,6 @@ impl MpegTs {
             scrambled: Some(0),
             ..MpegTs::default()
         }
-    }
-
-    /// Returns the work of bytes out of step since the last call.
-    pub(super) fn take_work(&mut self) -> usize {
-        self.aligner.take_work()
     }
 
     /// Reads the next bytes. `offset` is that of the first.

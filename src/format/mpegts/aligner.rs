@@ -9,7 +9,8 @@ use super::packet::{PACKET_BYTES, Packet, SYNC_BYTE};
 /// Cuts bytes that arrive in any pieces into packets. It finds the phase by some sync bytes in a
 /// row, and finds it again after losing it.
 ///
-/// It holds at most [`PROOF_BYTES_MAX`], and twice as much during a search. The packets do not depend on how the bytes are cut.
+/// It holds at most [`PROOF_BYTES_MAX`], and twice as much during a search. The packets do not depend
+/// on how the bytes are cut.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Aligner {
@@ -136,7 +137,7 @@ impl Aligner {
 
     /// Drops bytes until the held ones begin with packets, or the input ends. Returns how many.
     fn search(&mut self, rest: &mut &[u8]) -> usize {
-        // Bytes before `begin` are dropped together, since each time the others move.
+        // Bytes before `begin` are dropped many at a time, since the bytes behind them have to move.
         let (mut begin, mut dropped) = (0, 0);
         loop {
             let known = self.shape;
@@ -302,7 +303,7 @@ mod tests {
         }
     }
 
-    /// Bytes that are no packets are held for as long as they may be, and each counts as work.
+    /// A search keeps few bytes afterwards, and each byte that it drops counts as work.
     #[test]
     fn a_search_holds_little_and_counts_its_work() {
         let out_of_step = [[SYNC_BYTE; 376].as_slice(), &[0; 188]].concat();

@@ -72,7 +72,7 @@ pub enum WaitFor {
     /// can be remuxed.
     #[cfg_attr(feature = "handover", serde(rename = "List"))]
     Progress,
-    /// It was called, and waits for its turn. Only [`WaitQueue`] has such clients.
+    /// The viewer was called, and waits for its turn. Only the lists of [`WaitQueue`] have this value.
     #[cfg_attr(feature = "handover", serde(skip))]
     Turn,
 }

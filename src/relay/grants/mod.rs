@@ -426,7 +426,9 @@ impl Grants {
                     ctx.emit_about(Some((&session, tokens.opened_by(&session))), &what);
                 }
                 ctx.notify(Event::TokensChanged(session));
-                changed.into_iter().for_each(|event| ctx.notify(event));
+                if let Some(changed) = changed {
+                    ctx.notify(changed);
+                }
                 self.rearm(ctx);
                 Ok(done)
             }

@@ -61,7 +61,8 @@ pub(super) struct TsOutput {
 /// Longest time that packets wait for their datagram to fill up.
 const FILL_TIME: Duration = Duration::from_millis(100);
 
-/// Work of streams whose datagrams are out, in a turn. Beyond it the others make theirs in the next.
+/// Most work of a turn for the next datagrams of streams whose last ones are out. Beyond it, the next
+/// turn makes them.
 const POSTING_WORK_MAX: usize = 4 * BATCH_BYTES_MAX;
 
 impl RtpOut {

@@ -527,10 +527,10 @@ impl Streams {
             skips: figures.skips,
         };
         ctx.emit(&stream.session, &what);
-        let (source, pull) = (stream.source, stream.pull);
-        let session = stream.session.clone();
+        let source = stream.source;
+        let pull = stream.pull.map(|pull| (pull, stream.session.clone()));
         self.detach(id, source, ctx);
-        if let Some(pull) = pull {
+        if let Some((pull, session)) = pull {
             ctx.notify(Event::PullEnded {
                 pull,
                 session,

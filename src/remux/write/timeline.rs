@@ -39,7 +39,7 @@ const STEP: i64 = 10 * MILLISECOND;
 /// Longest distance from the end of one clock to the beginning of the next.
 const GAP_MAX: i64 = 100 * MILLISECOND;
 
-/// Most time behind a unit in which no other begins. Times that are read again differ by less.
+/// Longest time after a unit in which another process takes what it reads for the same unit.
 #[cfg(feature = "handover")]
 const NEXT_MAX: i64 = 10 * MILLISECOND;
 
@@ -83,17 +83,14 @@ impl Timeline {
         }
     }
 
-    /// Returns the earliest time of the track's next unit: half a unit after the newest one. If that is
-    /// late, the next one may come before: the distance of units is not always the same.
+    /// Returns the earliest time of the track's next unit: half a unit after the newest one, but at most
+    /// [`NEXT_MAX`]. The newest unit may have come late, and then the next one follows soon.
     #[cfg(feature = "handover")]
     pub fn next_of(&self, track: usize) -> Option<i64> {
         let has_units = |track: &&Track| track.newest > i64::MIN;
         let track = self.tracks.get(track).filter(has_units)?;
-        Some(
-            track
-                .newest
-                .saturating_add((track.gap / 2).min(NEXT_MAX) + 1),
-        )
+        let same_until = (track.gap / 2).min(NEXT_MAX);
+        Some(track.newest.saturating_add(same_until + 1))
     }
 
     /// Returns a decode time of the source as a time of the output, in nanoseconds.
@@ -148,7 +145,7 @@ impl Track {
 mod tests {
     use super::*;
 
-    /// Another process skips what is before that time. The distance of sound may change.
+    /// Another process skips the units before that time. Frames of sound may come at uneven distances.
     #[test]
     fn the_next_unit_may_come_soon_after_one_that_came_late() {
         for (milliseconds, next) in [
