@@ -157,6 +157,7 @@ impl TsOutput {
         datagrams: &mut Vec<u8>,
         lend: impl Fn(u64, usize) -> &'a [u8],
     ) -> bool {
+        self.has_more = false;
         if self.rests_until.is_some_and(|until| now < until) {
             return false;
         }
@@ -560,6 +561,19 @@ mod tests {
             turns += 1;
         }
         assert_eq!(turns, media.len().div_ceil(BATCH_BYTES_MAX));
+    }
+
+    /// The next turn may find that nothing is due yet. Then no turn comes before the group's time.
+    #[test]
+    fn a_turn_that_comes_too_early_is_not_repeated() {
+        let mut way = Way::new();
+        way.feed(&second(), at(0));
+        way.write(at(0));
+        way.ts_output.rests_until = Some(at(9));
+        way.ts_output.has_more = true;
+        assert_eq!(way.deadline(at(5)), Some(at(5)));
+        assert_eq!(way.write(at(5)), (vec![], false));
+        assert_eq!(way.deadline(at(5)), Some(at(9)));
     }
 
     /// What all streams look at in a turn counts, too, and what they have not looked at stays due.
