@@ -137,7 +137,7 @@ impl Aligner {
 
     /// Drops bytes until the held ones begin with packets, or the input ends. Returns how many.
     fn search(&mut self, rest: &mut &[u8]) -> usize {
-        // Bytes before `begin` are dropped many at a time, since the bytes behind them have to move.
+        // Bytes before `begin` are dropped many at a time, since each time the other bytes move.
         let (mut begin, mut dropped) = (0, 0);
         loop {
             let known = self.shape;
