@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::{ConnectionId, PIPELINED_COST_MAX, Relay};
+use super::{ConnectionId, PIPELINED_COST_MAX, READ_COST_MAX, Relay};
 use crate::gather::Gather;
 use crate::stream::Outcome;
 use crate::time::Instant;
@@ -77,13 +77,13 @@ impl Input {
         self.is_broken |= is_broken;
     }
 
-    /// Notes what a read of this many bytes cost. One read should not cost more than a turn may.
+    /// Notes what a read of this many bytes cost.
     fn note_cost(&mut self, bytes: usize, cost: usize, share: Share) {
-        self.bytes_max = match (cost / share.cost_max.max(1), self.bytes_max) {
+        self.bytes_max = match (cost / COST_MAX, self.bytes_max) {
             (0, before) => before
-                .map(|before| before + before / 4)
+                .map(|before| before + bytes / 4)
                 .filter(|bytes_max| *bytes_max < share.bytes_max),
-            (turns, _) => Some((bytes / (turns + 1)).max(SHARE_BYTES_MIN)),
+            (times, _) => Some((bytes / (times + 1)).max(COSTLY_BYTES_MIN)),
         };
     }
 }
@@ -106,6 +106,10 @@ pub trait Inputs {
 /// Minimal size of a read from each client, however many there are: a system call should be worth
 /// its cost.
 const SHARE_BYTES_MIN: usize = 16 * 1024;
+/// A read that costs more is followed by smaller ones: several clients may have such input.
+const COST_MAX: usize = READ_COST_MAX / 4;
+/// Minimal size of a read after a read that cost too much.
+const COSTLY_BYTES_MIN: usize = 4 * 1024;
 
 /// Limits on reading in a turn of the loop.
 #[derive(Clone, Copy, Debug)]
@@ -362,7 +366,15 @@ mod tests {
             sizes.extend(turns.turn(READ_ALL, 100_000).iter().map(|(_, size)| *size));
             turns.stage.settle();
         }
-        assert_eq!(sizes[..3], [100_000, 16_384, 16_384]);
+        assert_eq!(sizes[..2], [100_000, 20_000]);
+        let mut read_bytes = 0;
+        let of_blocks = sizes[1..].iter().take_while(|size| {
+            read_bytes += **size;
+            read_bytes < 200_000
+        });
+        for size in of_blocks {
+            assert!((10_000..26_000).contains(size), "{sizes:?}");
+        }
         // Zeros are no Matroska, and cost nothing any more.
         assert!(sizes.last() > Some(&30_000), "{sizes:?}");
     }
