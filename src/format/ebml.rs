@@ -3,6 +3,9 @@
 use super::Unsupported;
 use super::window::Unread;
 
+/// Longest head of an element.
+pub(crate) const HEAD_BYTES_MAX: usize = 4 + 8;
+
 /// Head of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
@@ -34,12 +37,15 @@ impl Head {
         self.id >= 0x1000_0000
     }
 
-    /// Writes this head with an unknown size, in the same number of bytes. `seen` begins with the
-    /// head.
-    pub fn write_open(&self, seen: &[u8], out: &mut Vec<u8>) {
-        out.extend_from_slice(&seen[..self.id_bytes]);
-        out.push(0xff >> (self.size_bytes - 1));
-        out.extend(std::iter::repeat_n(0xff, self.size_bytes - 1));
+    /// Returns this head with an unknown size, in the same number of bytes: [`Head::bytes`] of them
+    /// count.
+    pub fn with_unknown_size(&self) -> [u8; HEAD_BYTES_MAX] {
+        let mut head = [0xff; HEAD_BYTES_MAX];
+        let id = self.id << (8 * (4 - self.id_bytes));
+        head[..4].copy_from_slice(&id.to_be_bytes());
+        head[self.id_bytes..].fill(0xff);
+        head[self.id_bytes] >>= self.size_bytes - 1;
+        head
     }
 }
 
@@ -191,14 +197,12 @@ mod tests {
                 assert_eq!(head(&bytes[..length]), more, "{length} of {bytes:x?}");
             }
             // With an unknown size the head has the same length and the same identifier.
-            let mut open = vec![7];
-            expected.write_open(&longer, &mut open);
+            let open = &expected.with_unknown_size()[..expected.bytes()];
             let expected = Head {
                 size: None,
                 ..expected
             };
-            assert_eq!(head(&open[1..]), Ok(expected), "{open:x?}");
-            assert_eq!(open.len(), 1 + bytes.len());
+            assert_eq!(head(open), Ok(expected), "{open:x?}");
         }
         for malformed in [
             &[0x0f][..],

@@ -142,9 +142,8 @@ impl Walker<Findings<'_>> for Matroska {
             }
             (Level::Top, SEGMENT) if self.header.has_begun() => {
                 // A late viewer would wait for another end than the one that comes.
-                let mut open = Vec::with_capacity(head.bytes());
-                head.write_open(seen, &mut open);
-                self.header.append(&open)?;
+                let open = head.with_unknown_size();
+                self.header.append(&open[..head.bytes()])?;
                 self.level = Level::Segment;
                 Ok(head.bytes() as u64)
             }

@@ -165,7 +165,7 @@ impl Walker<Vec<u8>> for Blocks {
         match (self.level, head.id) {
             (Level::Top | Level::Segment, SEGMENT) if !self.is_later => {
                 // Clusters of another source may follow.
-                head.write_open(seen, out);
+                out.extend_from_slice(&head.with_unknown_size()[..head.bytes()]);
                 self.level = Level::Segment;
                 Ok(head.bytes() as u64)
             }
