@@ -192,9 +192,9 @@ const GATE: &[Row] = &[
     .unset("none")
     .help("address of this server in the pages' links")
     .more(
-        "Such as `https://live.example` or `https://example.org/live`. Links, QR codes and \
-             addresses for players begin with it. Without it, they begin with the address by \
-             which the page was reached. It opens nothing: a proxy's name also needs \
+        "Such as `https://live.example` or `https://example.org/live`. Links, QR codes, \
+             playlists for radios and addresses for players begin with it. Without it, they begin \
+             with the address by which the client reached the server. It opens nothing: a proxy's name also needs \
              `--hostname`.",
     ),
     subnets("publish-from", |c| &mut c.core.publish_from)

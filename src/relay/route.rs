@@ -329,9 +329,13 @@ impl<'a> RequestContext<'a> {
         })
     }
 
-    /// Returns the scheme and authority by which the client reached the server. It is empty if the
-    /// client does not name the server, so that addresses are relative.
+    /// Returns the beginning of addresses: `--public-url`, or the scheme and authority by which the
+    /// client reached the server. It is empty if the client does not name the server, so that
+    /// addresses are relative.
     fn origin(&self) -> String {
+        if let Some(url) = self.gate.settings.public_url.strip_suffix('/') {
+            return url.into();
+        }
         let is_https = self.caller.is_proxied && self.head.fields.forwarded.is_https();
         match (self.head.host.as_str(), is_https) {
             ("", _) => String::new(),

@@ -21,8 +21,8 @@ pub struct Settings {
     pub forwarders: Vec<Subnet>,
     /// Names under which clients may call the API, besides addresses and `localhost`.
     pub hostnames: Vec<String>,
-    /// The address in links of the pages, with a slash at its end. Empty: the one by which the page
-    /// was reached.
+    /// The address in links and playlists, with a slash at its end. Empty: the one by which the
+    /// client reached the server.
     pub public_url: String,
     /// Addresses at which the server listens for HTTP. A socket in the file system counts as
     /// 127.0.0.1:80.

@@ -202,6 +202,12 @@ impl Server {
         }
         let mut inherited = Inherited::take()
             .map_err(|error| format!("cannot use what systemd passed: {error}"))?;
+        // An operator who closed the port to other hosts would not see that it is open.
+        if !inherited.listeners.is_empty() && config.listen != Config::default().listen {
+            self.console.write_line(
+                "level=warn event=listen-ignored detail=\"the service manager passed sockets, which count instead of --listen; disable its socket unit to use --listen\"",
+            );
+        }
         let mut bound = predecessor
             .as_mut()
             .map_or_else(Bound::default, Predecessor::bound);

@@ -420,6 +420,9 @@ fn the_watch_page_plays_behind_tls() {
         server.admit("tv");
         let url = format!("http://{}/stream/tv", server.address());
         let _encoder = publish(&url, H264, &["-c:a", "aac", "-f", "mpegts"]);
+        let radio = front.ask("GET", "/stream/tv/listen.m3u", &[]);
+        let address = format!("\n{}/stream/tv\n", front.base);
+        assert!(radio.is(200).text.ends_with(&address), "{radio:?}");
         let page = format!("{}/watch/tv", front.base);
         let mut browser = Browser::open(&format!("tls-{}", front.port), &page);
         browser.await_true("document.body?.dataset.state == 'playing' && isSecureContext");

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::support::client::Client;
 use crate::support::process::signal;
@@ -39,7 +39,7 @@ impl Service {
             .env("NOTIFY_SOCKET", &path)
             .stdin(Stdio::from(listener))
             .stdout(Stdio::from(rtp))
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .expect("the program starts");
         Service { child, states }
@@ -52,10 +52,13 @@ impl Service {
         assert_eq!(&bytes[..length], state.as_bytes());
     }
 
-    fn stop(mut self) -> ExitStatus {
+    /// Ends the server. Returns its log.
+    fn stop(self) -> String {
         signal(self.child.id(), "TERM");
         self.await_state("STOPPING=1");
-        self.child.wait().expect("it ends")
+        let ended = self.child.wait_with_output().expect("it ends");
+        assert!(ended.status.success());
+        String::from_utf8(ended.stderr).expect("text")
     }
 }
 
@@ -80,7 +83,8 @@ fn a_restart_refuses_nobody() {
             .status(),
         200
     );
-    assert!(first.stop().success());
+    let log = first.stop();
+    assert!(log.contains("event=listen-ignored"), "{log}");
     // Nobody serves now.
     let mut early = Client::connect(address);
     early.send_head("GET", "/healthz", &[]);
@@ -88,7 +92,7 @@ fn a_restart_refuses_nobody() {
     second.await_state("READY=1");
     assert_eq!(early.response("GET").status(), 200);
     drop(early);
-    assert!(second.stop().success());
+    second.stop();
 }
 
 /// Sockets that another ancestor process left open replace no option.
@@ -103,5 +107,6 @@ fn sockets_that_are_anothers_are_left_alone() {
     service.await_state("READY=1");
     let answer = Client::connect(own).request("GET", "/healthz", &[]);
     assert_eq!(answer.status(), 200);
-    assert!(service.stop().success());
+    let log = service.stop();
+    assert!(!log.contains("event=listen-ignored"), "{log}");
 }

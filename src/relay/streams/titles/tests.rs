@@ -342,6 +342,14 @@ fn a_playlist_for_radios_has_the_streams_address() {
     assert!(api(&mut stage, "GET /stream/t/listen.m3u").ends_with(text));
     assert!(api(&mut stage, "GET /stream/u/listen.m3u").starts_with("HTTP/1.1 403 "));
 
+    // The server may have another address for its clients, below a path.
+    let mut stage = Stage::new(&["--public-url=https://radio.example/live"]);
+    let m3u = api(&mut stage, "GET /stream/s/listen.m3u");
+    assert!(
+        m3u.ends_with("\nhttps://radio.example/live/stream/s\n"),
+        "{m3u}"
+    );
+
     // Only a known proxy can say that the client uses TLS.
     for (options, scheme) in [
         (&["--forwarded-from=10.0.0.0/8"][..], "https"),
