@@ -71,6 +71,7 @@ mod viewer_id;
 mod viewers;
 
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 use std::time::Duration;
 
 use crate::gate;
@@ -198,6 +199,15 @@ impl Relay {
         for id in self.streams.originals() {
             self.refresh_clients(id);
         }
+    }
+
+    /// Removes the UDP clients of a predecessor's streams: this server has no RTP socket. Otherwise
+    /// the streams would wait for them.
+    pub fn remove_udp_clients(&mut self) {
+        for id in self.streams.originals() {
+            self.streams.set_clients(id, Rc::new([]), &mut self.ctx);
+        }
+        self.dispatch_events();
     }
 
     /// Notes that the port above the RTP socket's is bound for RTCP.

@@ -35,6 +35,10 @@ impl Relay {
                 self.dispatch_events();
             }
         }
+        if !self.ctx.settings().remuxes {
+            self.streams.end_all_remuxed(&mut self.ctx);
+            self.dispatch_events();
+        }
     }
 
     /// Checks whether these options would admit a client for what it does now.

@@ -221,6 +221,8 @@ impl Server {
         }
         if let (Some(bind), true) = (&config.rtp, is_gated) {
             self.receive_rtp(config, bind, inherited.rtp, &mut bound)?;
+        } else {
+            self.relay.remove_udp_clients();
         }
         let clients = match predecessor {
             Some(predecessor) => self.take_over(config, predecessor, &mut bound)?,

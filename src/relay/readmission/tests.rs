@@ -362,3 +362,55 @@ fn udp_clients_outside_the_new_subnets_get_and_send_nothing() {
         }
     }
 }
+
+/// Its UDP clients can get nothing any more. So nothing waits for them, and a call cannot reach them.
+#[test]
+fn a_stream_goes_on_when_its_udp_clients_are_not_served_any_more() {
+    let add = "POST /api/add-token?type=http,rtp-udp&sessionid=s&udp-clients=10.7.0.1:9 \
+               HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let ts = include_bytes!("../../../tests/media/h264.ts");
+    let flv = include_bytes!("../../../tests/media/h264.flv");
+    for (media, options, has_rtp, is_served) in [
+        (&ts[..], &[API, "--buffer=1M"][..], true, true),
+        (ts, &[API, "--buffer=1M"], false, false),
+        (flv, &[API, "--buffer=1M"], true, true),
+        (flv, &[API, "--buffer=1M"], false, false),
+        (flv, &[API, "--buffer=1M", "--remux=off"], true, false),
+        (flv, &[API, "--buffer=1M", "--remux=off"], false, false),
+    ] {
+        let case = format!("{} bytes, {options:?}, RTP {has_rtp}", media.len());
+        let mut stage = with_rtp(&[API, "--buffer=1M"]);
+        // Sends media, and counts the datagrams of the following seconds.
+        let datagrams = |stage: &mut Stage, source, media: &[u8]| {
+            let pieces = media.chunks(media.len().div_ceil(8).max(1));
+            let each = pieces.map(|piece| {
+                stage.send_media(source, piece);
+                stage.wait_seconds(1);
+                let next = |stage: &mut Stage| stage.relay.next_datagrams(stage.now, &[]).is_some();
+                (0..10_000).take_while(|_| next(stage)).count()
+            });
+            each.sum::<usize>()
+        };
+        let call = stage.client(add);
+        stage.assert_status(call, 201);
+        let source = stage.client(&PUT.replace(
+            "Content-Length: 9\r\n\r\nabc",
+            "Content-Length: 99999999\r\n\r\n",
+        ));
+        let (front, rest) = media.split_at(media.len() / 2);
+        assert!(datagrams(&mut stage, source, front) > 0, "{case}");
+        stage.change_hands(options);
+        match has_rtp {
+            true => stage
+                .relay
+                .set_rtp("10.9.0.1:5004".parse().expect("an address")),
+            false => stage.relay.remove_udp_clients(),
+        }
+        stage.settle();
+        let sent = datagrams(&mut stage, source, rest);
+        assert_eq!(sent > 0, is_served, "{case}");
+        stage.client("DELETE /api/revoke-token?sessionid=s HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert_eq!(datagrams(&mut stage, source, &[0; 3 << 19]), 0, "{case}");
+        assert!(stage.relay.bytes_wanted(source) > 0, "{case}");
+    }
+}

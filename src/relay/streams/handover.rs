@@ -332,6 +332,18 @@ impl Streams {
         Some(stream.buffer.viewer_figures(viewer, ctx.now())?.connection)
     }
 
+    /// Ends all remuxed streams, which a predecessor made and these options do not. Their UDP clients
+    /// get no rest.
+    pub fn end_all_remuxed(&mut self, ctx: &mut Context) {
+        for original in self.originals() {
+            for id in self.all_remuxed_of(original) {
+                self.set_own_clients(id, Rc::new([]), ctx);
+                self.end_one_remuxed(id, End::Lost, ctx);
+                self.forget_if_over(id, ctx);
+            }
+        }
+    }
+
     /// Returns whether a stream's source publishes over RTMP.
     pub fn is_by_rtmp(&self, id: StreamId) -> bool {
         let stream = self.streams.get(id);

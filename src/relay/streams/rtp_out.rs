@@ -239,7 +239,12 @@ impl Streams {
         self.tend_remuxed(sent, ctx);
     }
 
-    fn set_own_clients(&mut self, id: StreamId, clients: Rc<[Destination]>, ctx: &mut Context) {
+    pub(super) fn set_own_clients(
+        &mut self,
+        id: StreamId,
+        clients: Rc<[Destination]>,
+        ctx: &mut Context,
+    ) {
         let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
