@@ -16,6 +16,7 @@ use crate::relay::admission::{Admission, SessionState};
 use crate::relay::context::Context;
 use crate::relay::cut_reason::CutReason;
 use crate::relay::event::Event;
+use crate::relay::origin_error::OriginError;
 use crate::time::UnixTime;
 
 /// Connections admitted by each session id.
@@ -164,8 +165,15 @@ impl Clients {
                 let refusal = Refusal::new(Status::Forbidden, reason);
                 self.lose_source(id, &refusal, reason, ctx);
             }
-            // It is decided about again in its turn, and refused.
-            Phase::Waiting(_) => self.call_one(id, WaitOutcome::Called),
+            // It is refused in its turn: its token is over. Where origins admit viewers, the gate would
+            // let it go on without one, and its deadline would come again at once.
+            Phase::Waiting(_) => {
+                let outcome = match ctx.settings().asks_origin {
+                    true => WaitOutcome::TurnedAway(OriginError::Forbidden),
+                    false => WaitOutcome::Called,
+                };
+                self.call_one(id, outcome);
+            }
             Phase::Opening
             | Phase::Head(_)
             | Phase::Payload(_)

@@ -602,6 +602,35 @@ fn the_origin_says_who_may_watch_where_it_is_asked() {
     edge.assert_status(third, 403);
 }
 
+/// Without the token, the origin would decide. So the wait went on, and its end came again at once.
+#[test]
+fn a_waiting_viewer_is_refused_when_the_token_ends_by_which_it_came() {
+    let wait = "--wait=5";
+    let options = [ORIGIN, "--token-server=10.0.0.1", "--origin-tokens", wait];
+    for path in [
+        "a",
+        "a/live.ts",
+        "a/live.mp4",
+        "a/poster.mp4",
+        "a/index.m3u8",
+    ] {
+        for abort in ["", "&abort=true"] {
+            let mut edge = Stage::new(&options);
+            let add = "POST /api/add-token?type=http&sessionid=a&ends=2";
+            edge.client(&format!("{add} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+            let viewer = edge.viewer(path);
+            edge.answer("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+            let revoke = format!("DELETE /api/revoke-token?sessionid=a{abort}");
+            edge.client(&format!("{revoke} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+            if abort.is_empty() {
+                assert_eq!(edge.text(viewer), "", "{path}");
+                edge.wait_seconds(3);
+            }
+            edge.assert_status(viewer, 403);
+        }
+    }
+}
+
 #[test]
 fn a_source_of_this_server_goes_before_what_is_not_fetched_yet() {
     let put = "PUT /stream/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n";
