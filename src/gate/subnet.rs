@@ -27,10 +27,15 @@ impl Subnet {
 
 /// Returns the network that a host of this address controls. An IPv6 site has at least 64 bits (RFC
 /// 6177), and its hosts change addresses daily (RFC 8981). Link-local addresses share one network,
-/// so each address counts for itself, as in IPv4.
+/// and so do the hosts of IPv4 behind a translator (RFC 6052 section 2.1, RFC 8215). Each of these
+/// counts for itself, as in IPv4.
 pub fn network_of(address: IpAddr) -> IpAddr {
+    let is_alone = |address: Ipv6Addr| {
+        let is_translated = matches!(address.segments(), [0x64, 0xff9b, 0 | 1, ..]);
+        address.is_unicast_link_local() || address.is_loopback() || is_translated
+    };
     match address.to_canonical() {
-        IpAddr::V6(address) if !(address.is_unicast_link_local() || address.is_loopback()) => {
+        IpAddr::V6(address) if !is_alone(address) => {
             let network = address.to_bits() >> 64 << 64;
             IpAddr::V6(Ipv6Addr::from_bits(network))
         }
@@ -142,6 +147,23 @@ fn is_mask(bits: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_of_ipv4_counts_for_itself_however_it_comes() {
+        for (address, network) in [
+            ("192.0.2.1", "192.0.2.1"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+            ("64:ff9b::192.0.2.1", "64:ff9b::192.0.2.1"),
+            ("64:ff9b:1:2::192.0.2.1", "64:ff9b:1:2::192.0.2.1"),
+            ("64:ff9b:2::1", "64:ff9b:2::"),
+            ("2001:db8::1", "2001:db8::"),
+            ("fe80::1", "fe80::1"),
+            ("::1", "::1"),
+        ] {
+            let parse = |text: &str| text.parse::<IpAddr>().expect("an address");
+            assert_eq!(network_of(parse(address)), parse(network), "{address}");
+        }
+    }
 
     fn subnet(text: &str) -> Subnet {
         text.parse().expect("a good subnet")
