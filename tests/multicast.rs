@@ -132,8 +132,8 @@ impl Network {
         self.program(host, "python3", &["-c", script])
     }
 
-    /// The server, once it listens.
-    fn serve(&self, options: &[&str]) -> Program {
+    /// A server.
+    fn start(&self, options: &[&str]) -> Program {
         // Nobody asks for a stream as often as a machine of its own would.
         let fixed = [
             "--token-server=127.0.0.1",
@@ -141,7 +141,12 @@ impl Network {
             "--source-idle-time=600",
         ];
         let program = support::server::program();
-        let server = self.program("server", &program, &[&fixed[..], options].concat());
+        self.program("server", &program, &[&fixed[..], options].concat())
+    }
+
+    /// The server, once it listens.
+    fn serve(&self, options: &[&str]) -> Program {
+        let server = self.start(options);
         until("the server listens", || {
             let answer = self.ask("GET", "/healthz");
             answer.filter(|(status, _)| *status == 200)
@@ -402,14 +407,22 @@ fn a_group_that_nobody_named_is_dropped() {
     assert!(network.stream("tv").is_none());
 }
 
-/// A body goes out to a group, by the interface and with the TTL and the DSCP that the options say.
+/// A body goes out to a group, by the interface and with the TTL and the DSCP that the options say. A
+/// successor with other options that cannot start changes nothing, though it had the socket.
 #[test]
 #[ignore = "makes network namespaces, which needs root"]
 fn a_group_goes_out() {
     for (number, (ip, _, group)) in FAMILIES.into_iter().enumerate() {
         let network = Network::new(&format!("out{number}"));
         let to = format!("--rtp-to={ip}");
-        let _server = network.serve(&[&to, "--multicast=7%far", "--dscp=34"]);
+        let handover = std::env::temp_dir().join(format!("tollgate-{}", network.name));
+        let handover = format!("--handover=unix:{}", handover.display());
+        let common = [&to, &*handover];
+        let _server = network.serve(&[&common[..], &["--multicast=7%far", "--dscp=34"]].concat());
+        let others = ["--multicast=9%near", "--dscp=10", "--join=239.1.2.3%none"];
+        let mut failed = network.start(&[&common[..], &others].concat());
+        let status = until("it fails", || failed.0.try_wait().expect("a child"));
+        assert!(!status.success());
         network.admit("tv", "http,rtp-udp", group);
         let mut inside = network.python("b", &receiver(group, "far", 20));
         let mut outside = network.python("a", &receiver(group, "near", 1));

@@ -314,6 +314,47 @@ fn who_does_not_take_over_changes_nothing() {
     });
 }
 
+/// The successor cannot give up its rights, since a folder is gone. The other server must not have left
+/// by then.
+#[test]
+fn a_successor_that_cannot_give_up_its_rights_changes_nothing() {
+    let folder = Folder::new("gone");
+    let gone = folder.0.join("gone");
+    fs::create_dir(&gone).expect("a folder");
+    let socket = format!("--listen=unix:{}", gone.join("s").display());
+    let handover = folder.option();
+    let options = [
+        LOOPBACK,
+        &handover,
+        &socket,
+        "--listen=127.0.0.1:0",
+        "--rtp=off",
+    ];
+    let server = Server::start(&options);
+    let line = server.await_line(&["event=sandbox"]);
+    if lacks("landlock", line.contains("files=refused")) {
+        return;
+    }
+    server.admit("tv");
+    let mut source = Source::open(server.address(), "/stream/tv");
+    let mut viewer = Viewer::ask(server.address(), "/stream/tv");
+    server.await_viewers("tv", 1);
+    fs::remove_dir_all(&gone).expect("it was there");
+    let output = support::server::command(&options)
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("cannot give up files"),
+        "{said}"
+    );
+    server.await_line(&["event=not-handed-over"]);
+    let sent = media(1, 100_000);
+    source.send(&sent);
+    assert_eq!(source.finish().status(), 200);
+    viewer.assert_rest(&sent);
+}
+
 /// One that hears all, and says nothing: a second, for which everybody waits.
 fn hear_all_and_say_nothing(folder: &Folder, server: &Server) {
     let mut silent = UnixStream::connect(folder.0.join("handover")).expect("it waits");

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::config::{Bind, Config, Listen};
 use crate::gate::{HostName, InterfaceName, Tokens};
-use crate::relay::{CONNECTIONS_BEYOND_MAX, Files, Readers, Relay, Settings, UdpPort};
+use crate::relay::{CONNECTIONS_BEYOND_MAX, Readers, Relay, Settings, UdpPort};
 use crate::time::UnixTime;
 
 /// File descriptors that are not for clients: standard streams, poll, listeners, signals, files.
@@ -80,23 +80,16 @@ pub fn run(config: &Config) -> Result<(), String> {
         )
         .map_err(failed)?;
     let has_predecessor = predecessor.is_some();
-    let clients = match server.open(config, predecessor, (waker, sandbox)) {
+    let begun = server.open(config, predecessor, (waker, sandbox));
+    match begun.and_then(|predecessor| server.enter(config, sandbox, predecessor)) {
         // The files of the sockets still belong to the other server.
         Err(error) if has_predecessor => {
             std::mem::forget(server);
             return Err(error);
         }
-        opened => opened?,
-    };
-    server.relay.counts().files = Files {
-        own: open_files().saturating_sub(clients as u64),
-        max: files_max,
-    };
-    if let Some(line) = sandbox.report() {
-        server.console.write_line(&line);
+        begun => begun?,
     }
-    let entered = sandbox.enter(&Role::Loop(LoopNeeds::of(config)));
-    entered.map_err(|error| error.to_string())?;
+    server.relay.counts().files.max = files_max;
     server.manager.notify("READY=1");
     server
         .run()
@@ -180,14 +173,14 @@ fn start_access_log(
 }
 
 impl Server {
-    /// Opens, binds and starts what the options name, or takes it over from another server. Returns
-    /// the number of clients.
+    /// Opens, binds and starts what the options name, or receives it from another server. Returns
+    /// that server, which still serves its clients.
     fn open(
         &mut self,
         config: &Config,
         mut predecessor: Option<Predecessor>,
         (waker, sandbox): (&'static Waker, Sandbox),
-    ) -> Result<usize, String> {
+    ) -> Result<Option<Predecessor>, String> {
         let failed = |error: io::Error| format!("cannot start a thread: {error}");
         let is_gated = !config.core.token_servers.is_empty();
         let mut origins = config.core.origins.iter();
@@ -224,14 +217,49 @@ impl Server {
         } else {
             self.relay.remove_udp_clients();
         }
-        let clients = match predecessor {
-            Some(predecessor) => self.take_over(config, predecessor, &mut bound)?,
-            None => 0,
-        };
+        if let Some(predecessor) = &mut predecessor {
+            let goes_on = self
+                .handover
+                .go_on(config, bound.handover(), self.poll.registry());
+            goes_on.map_err(|error| format!("cannot wait for a successor: {error}"))?;
+            self.sockets = predecessor.sockets();
+        }
         if let Some(tokens) = tokens {
             self.relay.restore(tokens, self.now());
         }
-        Ok(clients)
+        // The RTP socket may still be the other server's, too. So this comes last.
+        if let Some(udp) = &mut self.udp {
+            udp.set_outgoing(&config.outgoing).map_err(|error| {
+                let interface = &config.outgoing.interface;
+                let interface = interface.as_ref().map_or("any", InterfaceName::as_str);
+                format!("cannot send to groups by the interface {interface}: {error}")
+            })?;
+        }
+        Ok(predecessor)
+    }
+
+    /// Gives up all rights that the loop does not need. Then takes over from the other server: nothing
+    /// can fail after it has left.
+    fn enter(
+        &mut self,
+        config: &Config,
+        sandbox: Sandbox,
+        predecessor: Option<Predecessor>,
+    ) -> Result<(), String> {
+        let connections = self.sockets.len();
+        self.relay.counts().files.own = open_files().saturating_sub(connections as u64);
+        if let Some(line) = sandbox.report() {
+            self.console.write_line(&line);
+        }
+        let entered = sandbox.enter(&Role::Loop(LoopNeeds::of(config)));
+        entered.map_err(|error| error.to_string())?;
+        if let Some(predecessor) = predecessor {
+            predecessor.taken()?;
+            self.console.write_line(&format!(
+                "level=info event=taken-over connections={connections}"
+            ));
+        }
+        Ok(())
     }
 
     /// Opens the token file, if the options name one, and starts its thread. Returns the table that
@@ -291,26 +319,6 @@ impl Server {
         Ok(())
     }
 
-    /// Takes over from another server, and waits for a successor. Returns the number of clients.
-    fn take_over(
-        &mut self,
-        config: &Config,
-        mut predecessor: Predecessor,
-        bound: &mut Bound,
-    ) -> Result<usize, String> {
-        let failed = |error: io::Error| format!("cannot wait for a successor: {error}");
-        let registry = self.poll.registry();
-        let goes_on = self.handover.go_on(config, bound.handover(), registry);
-        goes_on.map_err(failed)?;
-        self.sockets = predecessor.sockets();
-        let connections = self.sockets.len();
-        predecessor.taken()?;
-        self.console.write_line(&format!(
-            "level=info event=taken-over connections={connections}"
-        ));
-        Ok(connections)
-    }
-
     fn accept_from(
         &mut self,
         listener: io::Result<Listener>,
@@ -354,11 +362,6 @@ impl Server {
             (None, None) => (bind_udp(bind)?, None),
         };
         let mut udp = Udp::new(socket, rtcp).map_err(failed)?;
-        udp.set_outgoing(&config.outgoing).map_err(|error| {
-            let interface = &config.outgoing.interface;
-            let interface = interface.as_ref().map_or("any", InterfaceName::as_str);
-            format!("cannot send to groups by the interface {interface}: {error}")
-        })?;
         for (index, join) in config.core.joins.iter().enumerate() {
             let port = UdpPort::Group(index);
             match passed.group(join) {

@@ -1,8 +1,8 @@
 //! The successor's side: receives the state of another server, and then replaces it.
 
-use std::io::{self, Write};
+use std::io::{self, IoSlice};
 use std::net;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use crate::relay::handover::{Piece, Successor, connections};
 use crate::relay::{ConnectionId, Relay, Settings, StreamId};
 use crate::server::bound::Bound;
 use crate::server::disk::TokenFile;
+use crate::server::sys::sending;
 use crate::server::tcp::Sockets;
 use crate::time::Instant;
 
@@ -74,9 +75,10 @@ impl Predecessor {
 
     /// Confirms that this server takes over. An error: the other server continues, and this one must touch
     /// nothing.
-    pub fn taken(mut self) -> Result<(), String> {
-        let sent = self.socket.write_all(&[TAKEN]);
-        sent.map_err(|error| format!("the other server continues: {error}"))
+    pub fn taken(self) -> Result<(), String> {
+        let sent = sending::send(self.socket.as_fd(), &[IoSlice::new(&[TAKEN])]);
+        let failed = |error: io::Error| format!("the other server continues: {error}");
+        sent.map(drop).map_err(failed)
     }
 }
 
