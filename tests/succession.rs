@@ -184,6 +184,7 @@ fn tokens_go_over() {
 }
 
 /// Datagrams go on with their numbers, one behind the other.
+/// A successor that cannot start changes nothing either, though it had the socket.
 #[test]
 fn datagrams_go_on_in_sequence() {
     let folder = Folder::new("rtp");
@@ -216,7 +217,14 @@ fn datagrams_go_on_in_sequence() {
             assert_eq!((number, source), (due, of));
             next = Some((number.wrapping_add(1), source));
         }
-        server = succeed(server, &options);
+        if round % 2 == 0 {
+            let failing = [&options[..], &["--join=239.9.9.9%none"]].concat();
+            let output = support::server::command(&failing).output();
+            assert!(!output.expect("it runs").status.success());
+            server.await_line(&["event=not-handed-over"]);
+        } else {
+            server = succeed(server, &options);
+        }
     }
 }
 

@@ -248,7 +248,10 @@ impl HandedOver {
 
     /// Returns the core that takes over with these options, or why it refuses.
     pub fn taken_over(&self, options: &[&str]) -> Result<Relay, String> {
-        let mut successor = handover::Successor::new(settings(options), false);
+        let is_kept = options
+            .iter()
+            .any(|option| option.starts_with("--token-file="));
+        let mut successor = handover::Successor::new(settings(options), is_kept);
         for (stream, at, bytes) in &self.media {
             let taken = successor.take(handover::Piece::Media(*stream, *at, bytes));
             taken.map_err(|unfit| unfit.0)?;

@@ -64,9 +64,14 @@ impl Bound {
         is_it.then_some((rtp, rtcp))
     }
 
-    /// Takes the socket of a group.
-    pub fn group(&mut self, join: &Join) -> Option<UdpSocket> {
-        self.take(|place| matches!(place, Place::Group(other) if *other == join.to_string()))
+    /// Takes the socket of a group, if it is at the port of the RTP socket.
+    pub fn group(&mut self, join: &Join, rtp: SocketAddr) -> Option<UdpSocket> {
+        let socket: UdpSocket =
+            self.take(|place| matches!(place, Place::Group(other) if *other == join.to_string()))?;
+        let bound = socket.local_addr();
+        bound
+            .is_ok_and(|bound| bound.port() == rtp.port())
+            .then_some(socket)
     }
 
     fn take<Socket: From<OwnedFd>>(&mut self, is_it: impl Fn(&Place) -> bool) -> Option<Socket> {
@@ -81,4 +86,27 @@ fn is_bound(bind: &Bind, bound: SocketAddr) -> bool {
         .into_iter()
         .flatten();
     asked.any(|asked| asked.ip() == bound.ip() && [0, bound.port()].contains(&asked.port()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_groups_socket_at_another_port_is_not_taken() {
+        let join = Join {
+            group: "239.1.2.3".parse().expect("a group"),
+            source: None,
+            interface: None,
+        };
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let at = socket.local_addr().expect("its address");
+        let other = SocketAddr::new(at.ip(), at.port() ^ 1);
+        let bound = || {
+            let socket = socket.try_clone().expect("a copy");
+            Bound(vec![(Place::Group(join.to_string()), socket.into())])
+        };
+        assert!(bound().group(&join, at).is_some());
+        assert!(bound().group(&join, other).is_none());
+    }
 }

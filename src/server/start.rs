@@ -362,9 +362,10 @@ impl Server {
             (None, None) => (bind_udp(bind)?, None),
         };
         let mut udp = Udp::new(socket, rtcp).map_err(failed)?;
+        let bound = udp.bound().map_err(failed)?;
         for (index, join) in config.core.joins.iter().enumerate() {
             let port = UdpPort::Group(index);
-            match passed.group(join) {
+            match passed.group(join, bound) {
                 Some(socket) => udp.join_again(join, port, socket),
                 None => udp
                     .join(join, port)
@@ -377,7 +378,6 @@ impl Server {
                 .register(socket, UDP, Interest::READABLE)
                 .map_err(failed)?;
         }
-        let bound = udp.bound().map_err(failed)?;
         if udp.has_rtcp() {
             self.relay.set_has_rtcp();
         }

@@ -22,8 +22,8 @@ pub struct Udp {
     /// Index of the socket to read next.
     next_inlet: usize,
     is_ipv6: bool,
-    /// Current segment size of the RTP socket; 0: no segmentation.
-    segment_bytes: usize,
+    /// Current segment size of the RTP socket; 0: no segmentation. `None`: it is not known.
+    segment_bytes: Option<usize>,
     has_segmentation: bool,
     /// For each client of the last datagrams, how many of them the kernel refused. Empty if it took
     /// all.
@@ -83,14 +83,15 @@ impl Udp {
         if let Some(rtcp) = &rtcp {
             take_no_groups(rtcp, bound)?;
         }
-        let has_segmentation = sys::options::set_segment_bytes(rtp.as_fd(), 0).is_ok();
+        // Another process may use the socket, and continue if this one cannot start.
+        let has_segmentation = sys::options::can_segment(rtp.as_fd());
         let rtcp = rtcp.map(|socket| Inlet::new(socket, UdpPort::Rtcp, String::new()));
         let rtp = Inlet::new(rtp, UdpPort::Rtp, String::new());
         Ok(Udp {
             inlets: [rtp].into_iter().chain(rtcp).collect(),
             next_inlet: 0,
             is_ipv6: bound.is_ipv6(),
-            segment_bytes: 0,
+            segment_bytes: None,
             has_segmentation,
             not_taken: Vec::new(),
         })
@@ -209,7 +210,10 @@ impl Udp {
             true => at_once * size,
             false => {
                 // A larger datagram would be cut.
-                if self.segment_bytes != 0 && self.segment_bytes < size {
+                if self
+                    .segment_bytes
+                    .map_or(self.has_segmentation, |bytes| bytes != 0 && bytes < size)
+                {
                     self.cut_at(0);
                 }
                 size
@@ -269,9 +273,9 @@ impl Udp {
     }
 
     fn cut_at(&mut self, size: usize) -> bool {
-        if self.segment_bytes != size {
+        if self.segment_bytes != Some(size) {
             match sys::options::set_segment_bytes(self.rtp().as_fd(), size as i32) {
-                Ok(()) => self.segment_bytes = size,
+                Ok(()) => self.segment_bytes = Some(size),
                 Err(_) => {
                     self.has_segmentation = false;
                     return false;

@@ -46,6 +46,10 @@ impl Grants {
         }
         self.reported = reported;
         self.pending = is_kept.then(PendingChanges::default);
+        if let Some(pending) = &mut self.pending {
+            // The predecessor may owe it.
+            pending.owes_time = true;
+        }
         Ok(())
     }
 

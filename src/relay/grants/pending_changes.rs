@@ -33,7 +33,7 @@ pub(super) struct PendingChanges {
     /// The current write: its job, and its changes.
     writing: Option<(JobId, Vec<Judged>)>,
     /// The time has to be written, even without a change.
-    owes_time: bool,
+    pub(super) owes_time: bool,
 }
 
 /// Maximal number of changes that wait for the disk.

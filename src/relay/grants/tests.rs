@@ -1236,3 +1236,33 @@ fn a_source_whose_tuple_goes_is_none() {
     call(&mut stage, "DELETE /api/revoke-token?sessionid=a", 200);
     assert!(!stage.relay.streams.runs(&id("a")));
 }
+
+/// Otherwise a kill and a clock that is set back would revive the token.
+#[cfg(feature = "handover")]
+#[test]
+fn a_successor_writes_the_time_that_its_predecessor_could_not_write() {
+    let mut stage = Table::with_file(&[API]).stage;
+    let write = |stage: &mut Stage, result: Result<(), String>| {
+        let Some((job_id, Job::Append(entry))) = stage.jobs.pop() else {
+            panic!("a write");
+        };
+        assert!(stage.jobs.is_empty());
+        stage
+            .relay
+            .job_finished(job_id, Done::Appended(result), stage.now);
+        stage.settle();
+        (entry.records.len(), entry.time.is_some())
+    };
+    let add = "POST /api/add-token?type=http&sessionid=a&expires=5";
+    stage.client(&format!("{add} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    assert_eq!(write(&mut stage, Ok(())), (1, false));
+    stage.wait_seconds(6);
+    assert_eq!(write(&mut stage, Err("full".to_owned())), (0, true));
+    stage.change_hands(&[API, "--token-file=/tokens"]);
+    stage.wait_seconds(29);
+    assert!(stage.jobs.is_empty());
+    stage.wait_seconds(2);
+    assert_eq!(write(&mut stage, Ok(())), (0, true));
+    stage.wait_seconds(60);
+    assert!(stage.jobs.is_empty());
+}
