@@ -11,7 +11,8 @@
 //! one stream of the sources' bytes. It drops the unit within which a source breaks, and the bytes
 //! before the next source's first join point. No viewer gets these, and they do not count as a skip.
 //!
-//! Nothing is appended to a held stream, so no viewer skips meanwhile. A viewer that lags may skip
+//! Nothing is appended to a held stream, so none of its viewers skips meanwhile. A remuxed stream that
+//! has not caught up still grows, and a slow viewer of it may skip. A viewer that lags may also skip
 //! when the next source's bytes overwrite its next byte, as in any stream (`stream::skips`).
 
 use std::net::SocketAddr;
@@ -26,9 +27,9 @@ use crate::relay::event::Event;
 use crate::relay::server_event::ServerEvent;
 use crate::stream::{Detected, End};
 
-/// The splicer holds a unit until it is whole, up to this fraction of `--buffer` and to what
-/// `--buffers` leaves the stream. A source is read in pieces of at most the same size. So one unit
-/// or piece does not push a viewer that keeps up out of the buffer.
+/// The splicer holds a unit until it is whole, up to this fraction of `--buffer` and of what
+/// `--buffers` leaves the stream. A source is read in pieces of at most the same size. So a unit and
+/// the piece with its end do not push a viewer that keeps up out of the buffer.
 pub(super) const UNIT_PART: usize = 2;
 
 impl Streams {

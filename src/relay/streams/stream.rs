@@ -8,6 +8,7 @@ use super::Streams;
 use super::bare::BareInput;
 use super::bundle::{Bundle, NewBytes};
 use super::history::History;
+use super::hold::UNIT_PART;
 use super::remux_target::{READ_PER_BYTE, RemuxTarget, RemuxedStream};
 use super::rtp::RtpInput;
 use super::rtp_out::RtpOut;
@@ -378,8 +379,9 @@ impl Streams {
             self.pass_on(id, bytes, ctx);
             return None;
         };
-        // A longer unit would overwrite its own beginning before viewers could get it.
-        splicer.limit_units(stream.buffer.keepable_bytes(&self.pool));
+        // A held unit goes out together with the units behind it in the same piece. Together they must
+        // not overwrite what a viewer that keeps up has not received.
+        splicer.limit_units(stream.buffer.keepable_bytes(&self.pool) / UNIT_PART);
         let mut spliced = std::mem::take(&mut self.spliced);
         let fed = splicer.feed(bytes, &mut spliced);
         self.work += splicer.take_work();

@@ -655,3 +655,47 @@ fn viewers_get_units_that_are_longer_than_the_memory_left() {
     }
     assert_eq!(stage.media(viewer).0.len(), 13 + 3 * tag.len());
 }
+
+/// A unit that is held goes out together with the piece in which it ends. The buffer keeps both.
+#[test]
+fn a_viewer_that_keeps_up_skips_nothing_when_units_are_held() {
+    let tag = |kind: u8, bytes: usize| {
+        let size = (bytes as u32).to_be_bytes();
+        let mut tag = vec![9, size[1], size[2], size[3], 0, 0, 0, 0, 0, 0, 0, kind, 1];
+        tag.resize(11 + bytes, 0);
+        tag.extend((bytes as u32 + 11).to_be_bytes());
+        tag
+    };
+    let put = |name: &str| {
+        format!("PUT /stream/{name} HTTP/1.1\r\nHost: h\r\nContent-Length: 99000000\r\n\r\n")
+    };
+    for (has_rival, unit) in [
+        (true, 12_000),
+        (true, 14_000),
+        (true, 15_000),
+        (true, 15_800),
+        (false, 120_000),
+        (false, 130_000),
+    ] {
+        let mut stage = Stage::new(&["--hold=30", "--buffer=256K", "--buffers=256K", "--bundle=0"]);
+        if has_rival {
+            let rival = stage.client(&put("rival"));
+            stage.send_media(rival, &[b'x'; 300_000]);
+        }
+        let source = stage.client(&put("a"));
+        stage.send(source, b"FLV\x01\x01\0\0\0\x09\0\0\0\0");
+        stage.send(source, &tag(0x17, 100));
+        let viewer = stage.viewer("a");
+        let round = [tag(0x27, unit), tag(0x27, 100).repeat(2 * unit / 115)].concat();
+        let media = round.repeat(20);
+        let mut rest = &media[..];
+        while !rest.is_empty() {
+            let wanted = stage.relay.bytes_wanted(source).min(rest.len());
+            stage.send(source, &rest[..wanted]);
+            rest = &rest[wanted..];
+        }
+        let sums = stage.relay.streams.sums(&stage.relay.ctx);
+        assert_eq!(sums.figures.skips, 0, "{has_rival} {unit}");
+        assert!(stage.media(viewer).0.len() > media.len() - unit, "{unit}");
+    }
+}
