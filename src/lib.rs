@@ -52,6 +52,8 @@
 //!   streams,
 //! - `relay::streams::stream::Streams::give` adds them to one stream.
 //! - `stream::StreamBuffer::keep` finds join points and headers in them,
+//! - `stream::StreamBuffer::add_block` takes a new block, or the oldest one. Viewers whose next byte was
+//!   there skip (`stream::skips`).
 //! - `stream::buffer::Buffer::fill` copies them into a block. This is the only copy.
 //! - `relay::streams::stream::Streams::bundle` lets them out to the viewers, now or a little later.
 //!

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tollgate::config::Config;
 use tollgate::format::Format;
 use tollgate::gather::Gather;
+use tollgate::handover::{FORMAT, OLDEST};
 use tollgate::relay::handover::{Copying, Piece, Successor, connections, hand_over};
 use tollgate::relay::{ConnectionId, Outgoing, Relay, Settings, UdpPort, write_next};
 use tollgate::remux::{Reader, ReaderEvent};
@@ -18,12 +19,24 @@ use tollgate::time::Instant;
 #[path = "doors/handover.rs"]
 mod door;
 
-/// Recorded state in format 4. It must be read until the number changes.
+/// Recorded state in format 4. It must be read until `OLDEST` is above 4.
 const TOLD: &[u8] = include_bytes!("handover/format-4");
 
 /// The same of streams in every container: some within a source, some behind a seam, some in other
 /// containers, and some that come and go as datagrams.
 const MACHINES: &[u8] = include_bytes!("handover/format-4-machines");
+
+/// A change of the format without a record of it would be read by nobody.
+#[test]
+fn each_format_that_is_read_is_recorded() {
+    for format in OLDEST..=FORMAT {
+        let recorded = format!(
+            "{}/tests/handover/format-{format}",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        assert!(std::fs::exists(&recorded).expect("a folder"), "{recorded}");
+    }
+}
 
 fn settings() -> Settings {
     let mut config = Config::default();

@@ -9,7 +9,7 @@ use crate::copied::Copied;
 #[cfg(feature = "handover")]
 use crate::copied::CopiedPart;
 
-/// Scanner of FLV.
+/// Walker of FLV.
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Flv {

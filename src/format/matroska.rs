@@ -44,7 +44,7 @@ pub(crate) const USUAL_TIMESTAMP_SCALE: u64 = 1_000_000;
 /// Longest EBML head. A real one has some forty bytes.
 const EBML_HEAD_BYTES_MAX: usize = 4096;
 
-/// Scanner of WebM and Matroska.
+/// Walker of WebM and Matroska.
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Matroska {

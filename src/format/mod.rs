@@ -180,7 +180,8 @@ pub enum Finding {
     /// The format is unknown, or the container is not understood any more. Earlier points do not
     /// count, and there are no more findings.
     Unknown,
-    /// The header has changed. Earlier points do not count any more.
+    /// A header is complete: the first one, or one that replaces it. Earlier points do not count any
+    /// more.
     Header,
     /// Decode time of the picture or sound at this offset. MPEG-TS, MP4 and bare sound have times.
     /// The time of a point precedes the point.
@@ -193,9 +194,9 @@ pub enum Finding {
     /// incomplete there. Only MPEG-TS has this. It precedes the point.
     Split(u64),
     /// Decoding can begin here. Offsets ascend. The offset may lie before bytes that the scanner
-    /// has already read. Each finding costs work. In a stream of sound, where every frame is a join
-    /// point, Matroska reports at most one per 4 KiB, Ogg one per page in which a packet begins, and
-    /// other containers at most one per 1 KiB.
+    /// has already read. If every unit is a join point, as in sound, a container reports at most one
+    /// per 1 KiB, Matroska at most one per 4 KiB, and Ogg one per page in which a packet begins. The
+    /// buffer keeps at most one per [`UNIT_SPACING`].
     Join(Start),
     /// A unit begins here. A viewer can be cut off before it, or continue at it after a gap.
     /// Offsets ascend by at least [`UNIT_SPACING`].

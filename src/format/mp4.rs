@@ -14,7 +14,7 @@ use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported, is_spaced};
 use crate::time::MediaTime;
 pub(crate) use fragment::{SampleRun, TrackFragment, decode_time, duration_of};
 
-/// Scanner of fragmented MP4.
+/// Walker of fragmented MP4.
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Mp4 {

@@ -248,7 +248,7 @@ enum Phase {
     Data,
 }
 
-/// Scanner of Ogg, chained or not.
+/// Walker of Ogg, chained or not.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Ogg {
     /// What should be at the next byte.

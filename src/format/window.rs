@@ -50,8 +50,8 @@ pub(crate) fn whole(seen: &[u8], length: u64, bytes_max: usize) -> Result<&[u8],
 /// out instead.
 pub(crate) trait Walker<Out: ?Sized, E = Unsupported> {
     /// Looks at the next bytes: at least one. `at` is the offset of the first. `seen` may have more
-    /// bytes than the walker asked for, and the result must not depend on these. Returns the number
-    /// of bytes that the walker passes, seen or not: at least one.
+    /// bytes than the walker asked for. What goes to `out` in all must not depend on these. Returns
+    /// the number of bytes that the walker passes, seen or not: at least one.
     fn look(&mut self, seen: &[u8], at: u64, out: &mut Out) -> LookResult<E>;
 }
 

@@ -407,6 +407,7 @@ impl Cutter {
         }
         let lead = match (self.kind(), self.heading) {
             (None, _) => return,
+            // Not reached: `take` refuses these.
             (Some(Format::WebM | Format::Matroska | Format::Ogg | Format::Flv), _) => return,
             (Some(_), Heading::Unfit(fault)) => Err(fault),
             (Some(Format::MpegTs), _) => lead::of_tables(header, start.counter),

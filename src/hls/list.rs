@@ -44,7 +44,7 @@ pub(super) const BYTES_MAX: usize = 512
 
 /// Number of the newest segments whose parts are listed: players begin there (section 6.2.2).
 const PARTS_LISTED: usize = 3;
-/// A player stays at least this many parts behind the end (section 4.4.3.8).
+/// A player stays at least this many parts before the end (section 4.4.3.8).
 const PARTS_BACK: f64 = 3.0;
 
 /// Writes the playlist.

@@ -12,15 +12,16 @@ use super::{LISTED_MIN, NoPlaylist};
 use crate::clean_text::TitleChange;
 use crate::http::{Refusal, Status};
 
-/// A blocking reload may name a segment at most this many behind the newest one.
+/// A blocking reload may name a segment at most this many after the newest one.
 const AHEAD_MAX: u64 = 2;
-/// A blocking reload may name a part at most this many behind the newest part.
+/// A blocking reload may name a part at most this many after the newest part.
 const PARTS_AHEAD_MAX: u64 = PARTS_MAX as u64;
 /// Longest time in seconds that a cache may keep a segment or a playlist. A revoked token does not
 /// reach caches, so this bounds how long it still works there.
 const WINDOW_SECONDS: u64 = 60;
-/// A client that asked for a list or a segment counts as a viewer for this many target durations.
-/// A cache may keep the answer to a blocking reload as long.
+/// A stream counts as watched for this many target durations after a request for a list or a segment.
+/// A cache may keep the answer to a blocking reload as long. For `max-viewers`, an address counts for
+/// another time.
 const ATTENDANCE: u32 = 6;
 /// A blocking reload waits for at most this many target durations (section 6.2.5.2).
 const WAITS: u32 = 3;
@@ -56,7 +57,7 @@ impl Cutter {
         }
     }
 
-    /// Returns how long a client counts as a viewer after it asked for a list or a segment.
+    /// Returns how long the stream counts as watched after a request for a list or a segment.
     pub fn attendance(&self) -> Duration {
         self.target() * ATTENDANCE
     }

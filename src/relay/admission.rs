@@ -1,7 +1,8 @@
 //! Admission: which client may do what. All entry points ask here, and no other code decides.
 //!
-//! A request for access is an [`AccessRequest`]: the [`EntryPoint`], the address, the name. The
-//! questions follow the contract's order: [`Gate::enter`] (subnet, site, Host) before the
+//! A request for access is an [`AccessRequest`]: the [`EntryPoint`], the address, the name. A name is
+//! the session id in the request: a session's own, or a key. A session is what the name opens. The
+//! questions have a fixed order: [`Gate::enter`] (subnet, site, Host) before the
 //! parameters are read, then [`Gate::publish`], [`Gate::watch`] or [`Gate::change`] (token, block,
 //! shutdown, length, conflict, room). A new rule gets a row in `tests.rs`, which tries it at every
 //! entry point.
@@ -561,7 +562,8 @@ impl Gate<'_> {
         if is_there { Ok(()) } else { Err(no_token()) }
     }
 
-    /// Returns the record of a client that was admitted this way.
+    /// Returns the record of a client that was admitted this way. `None` without tokens: then nobody
+    /// is recorded, and no viewer is counted.
     pub fn admission(
         &self,
         name: SessionId,

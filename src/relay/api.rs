@@ -1,4 +1,4 @@
-//! The calls of the API, and their parameters (contract, *The API*).
+//! The calls of the API, and their parameters (`docs/api.md`).
 //!
 //! [`Call::parse`] checks all parameters of a query before any of them takes effect.
 

@@ -56,7 +56,7 @@ pub(super) enum Count {
     Unsent,
     /// Packets of a source that came too late, or twice.
     Late,
-    /// Packets of a source that did not come in time.
+    /// Packets of a source that did not come in time. If such a packet comes later, it is late, too.
     Lost,
 }
 

@@ -92,7 +92,8 @@ pub struct Limits {
     pub connections_per_host_max: usize,
     /// Maximal number of streams.
     pub streams_max: usize,
-    /// Maximal size of the buffers of all streams together, in bytes.
+    /// Maximal size of the buffers of all streams together, in bytes. Streams keep the blocks that
+    /// they were granted beyond it.
     pub buffers_bytes_max: usize,
     /// Time for a request's head to arrive, or for the payload of an API call.
     pub head_time: Duration,

@@ -37,8 +37,8 @@ impl<'a> ListParts<'a> {
         }
     }
 
-    /// Returns the rows behind this mark, each with its own mark; of one session, if one is given.
-    /// Rows of one mark are adjacent.
+    /// Returns the rows after this mark, each with its mark. `of` selects one session. UDP clients of
+    /// a stream share a mark. Rows of one mark are adjacent.
     pub fn rows(
         &self,
         after: Mark,
@@ -47,8 +47,8 @@ impl<'a> ListParts<'a> {
         let watchers = self.streams.watchers(after, of, self.ctx);
         let watchers = watchers.map(|(mark, row)| (mark, self.with_peer(row)));
         let waiting = self.waiting(WaitFor::Session, WAITING, after, of);
-        let blocked = self.waiting(WaitFor::Progress, BLOCKED, after, of);
-        watchers.chain(waiting).chain(blocked)
+        let for_progress = self.waiting(WaitFor::Progress, BLOCKED, after, of);
+        watchers.chain(waiting).chain(for_progress)
     }
 
     /// Returns the next rows: more than fit into a piece of a list, if there are as many.

@@ -102,7 +102,7 @@ pub struct Figures {
     pub bytes_received: u64,
     /// Media bytes to viewers.
     pub bytes_sent: u64,
-    /// How often a viewer fell out of the buffer and continued at a later join point.
+    /// How often a viewer fell out of the buffer. It continued at a later join point, or was cut.
     pub skips: u64,
 }
 
@@ -289,7 +289,7 @@ impl<C: Copy> StreamBuffer<C> {
         self.end
     }
 
-    /// Returns the offset behind the newest byte.
+    /// Returns the offset after the newest byte.
     pub fn newest(&self) -> u64 {
         self.buffer.newest
     }

@@ -26,13 +26,13 @@ pub enum Detected {
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Points {
-    /// Format that the bytes show.
+    /// Format of the stream, as its bytes show by now.
     pub told: Detected,
     /// Format that the first bytes showed, even if the stream did not continue as such.
     pub shown: Option<Format>,
     /// Serial number of the newest header. 0 means that none has come.
     pub header_serial: u64,
-    /// Offset of the first byte behind the header. A viewer that has read up to it got the header
+    /// Offset of the first byte after the header. A viewer that has read up to it got the header
     /// with the stream.
     pub(super) header_end: Option<u64>,
     pub(super) joins: VecDeque<Join>,
@@ -173,7 +173,7 @@ impl Points {
         self.units.get(count.checked_sub(1)?).copied()
     }
 
-    /// Returns the first unit boundary at or behind `cursor`. A join point is not always a boundary: a
+    /// Returns the first unit boundary at or after `cursor`. A join point is not always a boundary: a
     /// viewer can begin in the middle of a Matroska Cluster, where another viewer must not be cut off.
     pub fn unit_end(&self, cursor: u64) -> Option<u64> {
         self.units

@@ -2,8 +2,8 @@
 //! rest of its unit, and continues at a later join point.
 //!
 //! The index `lagging` finds these viewers. A viewer is in the index if its socket is full, or if it
-//! had bytes left after its turn. The others enter it only when an append overwrites bytes behind
-//! `pace_floor`: then more came at once than the buffer keeps.
+//! had bytes left after its turn, or if it joins before the newest byte. The others enter it only
+//! when an append overwrites bytes after `pace_floor`: then more came at once than the buffer keeps.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use crate::time::Instant;
 pub struct Viewer<C> {
     pub(super) connection: C,
     pub(super) position: Position,
-    /// Offset behind the viewer's last byte if it gets a segment or a fragment, else
+    /// Offset after the viewer's last byte if it gets a segment or a fragment, else
     /// [`Viewer::ENDLESS`].
     pub(super) end: u64,
     /// Bytes that are sent before those at the position: the header, a prelude, or the rest of a

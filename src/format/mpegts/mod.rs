@@ -70,7 +70,7 @@ pub struct MpegTs {
     last_split: Option<u64>,
     /// Whether the video that the tables name comes.
     video: Arrival,
-    /// Offset after the last whole packet.
+    /// Offset after the last whole packet. Too many bytes after it without a packet end the scan.
     in_step_until: u64,
 }
 

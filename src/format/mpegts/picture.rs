@@ -164,7 +164,7 @@ enum Look {
     Set,
     /// The picture begins.
     Begin,
-    /// Decoding can begin with the picture if it is marked.
+    /// Decoding can begin with the picture if a flag of the packet or a parameter set marks it.
     Recovery,
     /// The same, and the unit is the picture's first slice.
     Intra,

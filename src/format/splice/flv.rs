@@ -110,7 +110,7 @@ impl Walker<Vec<u8>> for Tags {
 /// Bytes of a body that tell its codec.
 const CODEC_BYTES: usize = 5;
 
-/// Keeps the codec of the first tag of its kind.
+/// Stores the codec of the first video tag and of the first audio tag.
 fn note_codec(codecs: &mut [Option<Codec>; 2], kind: u8, body: &[u8]) {
     let Some(first) = body.first() else {
         return;

@@ -410,7 +410,8 @@ impl Joining {
                 Finding::Format(format) => self.shown = Some(format),
                 Finding::Unknown => is_over = true,
                 Finding::Join(start) => {
-                    // Only now: before its first join point a source may change its header at will.
+                    // The header is copied here, and not when it comes: before its first join point
+                    // a source may change it at will.
                     join = Some((start, header.at(start.counter)));
                 }
                 Finding::Header

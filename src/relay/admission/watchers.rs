@@ -9,7 +9,7 @@ use super::{AccessRequest, Gate, SessionState};
 use crate::gate::{Denied, SessionId};
 use crate::http::{Refusal, Status};
 
-/// What a request does about a session whose viewers only an origin knows.
+/// How much an answer may reveal of a session whose viewers only an origin knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::relay) enum Look {
     /// It asks for the stream. The server asks the origin if the session does not run here.

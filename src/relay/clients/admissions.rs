@@ -87,7 +87,7 @@ impl Clients {
         }
     }
 
-    /// Returns the session id that admitted a client.
+    /// Returns the session id that admitted a client. `None`: it is not admitted, or tokens are off.
     pub fn came_by(&self, id: ConnectionId) -> Option<&SessionId> {
         Some(&self.connections.get(id)?.admission.as_ref()?.name)
     }

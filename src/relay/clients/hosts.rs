@@ -56,7 +56,7 @@ fn others_too(host: IpAddr) -> Option<IpAddr> {
     Some(network_of(host)).filter(|network| *network != host)
 }
 
-/// Subtracts one from the count of this key. The last count of all frees the memory.
+/// Subtracts one from the count of this key. Frees the memory of the table when no key is left.
 pub(super) fn take<Key: Eq + Hash>(counts: &mut HashMap<Key, usize>, key: &Key) {
     if let Some(count) = counts.get_mut(key) {
         *count -= 1;

@@ -48,7 +48,7 @@ impl ListResponse {
     }
 
     /// Returns the next piece of the array, which is not empty, and whether it is the last. `rows`:
-    /// the rows behind [`ListResponse::after`], with their marks; rows of one mark stay together.
+    /// the rows after [`ListResponse::after`], with their marks; rows of one mark stay together.
     /// `is_costly`: whether a row costs as much as a whole piece. `block` takes the next block of other
     /// relays' rows, each with the comma before it.
     pub fn piece<R: Serialize>(

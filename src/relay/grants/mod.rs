@@ -184,9 +184,9 @@ impl Grants {
         named.any(|named| canonical(*named) == address)
     }
 
-    /// Returns the session whose source the sender of RTP or of MPEG-TS alone may become: `its`, if
-    /// it is that session's silent source, or else its first session without a source. Otherwise
-    /// returns the counter for its dropped datagrams.
+    /// Returns the session whose source the sender of RTP or of MPEG-TS alone may become: `its`, the
+    /// session whose silent source the sender is, or else the first session without a source that
+    /// names the sender. Otherwise returns the counter for the sender's dropped datagrams.
     pub fn session_for(
         &self,
         (access_request, is_bare): (&AccessRequest, bool),

@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::history::History;
 use super::remux_target::{GO_BYTES, GO_WORK, RemuxedStream};
 use super::rtp_out::RtpOut;
+use super::stream::UNIT_PART;
 use super::titles::Programme;
 use super::viewer::Place;
-use super::{Stream, StreamSource, Streams, hold};
+use super::{Stream, StreamSource, Streams};
 use crate::copied::{Copied, CopiedPart, Copies};
 use crate::handover::{COUNT_MAX, HandoverError, Line, Writer, must};
 use crate::relay::context::Context;
@@ -45,7 +46,7 @@ pub struct StreamsState {
 /// A header that viewers of a stream share. Viewers name it by its place among them.
 #[derive(Serialize, Deserialize)]
 struct HeaderState {
-    /// Empty: the stream's own header.
+    /// The bytes. Empty if they equal the stream's current header.
     #[serde(with = "crate::handover::bytes")]
     bytes: Vec<u8>,
 }
@@ -369,7 +370,7 @@ impl Stream {
         self.buffer.restore()?;
         self.rtp_out.udp_out.restore()?;
         let newest = self.buffer.newest();
-        let spliced_max = limits.stream.buffer_bytes / hold::UNIT_PART;
+        let spliced_max = limits.stream.buffer_bytes / UNIT_PART;
         let splicer = self.splicer.as_mut();
         let ts_output = self.rtp_out.ts_output.as_ref();
         let is_valid = self.history.is_valid()

@@ -17,7 +17,7 @@
 
 use std::net::SocketAddr;
 
-use super::stream::Stream;
+use super::stream::{Stream, UNIT_PART};
 use super::{SourceInfo, StreamSource, Streams};
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;
@@ -26,11 +26,6 @@ use crate::relay::context::Context;
 use crate::relay::event::Event;
 use crate::relay::server_event::ServerEvent;
 use crate::stream::{Detected, End};
-
-/// The splicer holds a unit until it is whole, up to this fraction of `--buffer` and of what
-/// `--buffers` leaves the stream. A source is read in pieces of at most the same size. So a unit and
-/// the piece with its end do not push a viewer that keeps up out of the buffer.
-pub(super) const UNIT_PART: usize = 2;
 
 impl Streams {
     /// Returns the splicer for a new stream, if streams are held at all.

@@ -98,7 +98,8 @@ impl RemuxedStream {
         }
     }
 
-    /// Returns the offset of the next byte that it reads. `None`: it has caught up, or has ended.
+    /// Returns the offset in the original of the next byte that it reads. `None`: it gets bytes as they
+    /// arrive, or its remuxer is gone.
     pub fn behind(&self) -> Option<u64> {
         self.behind.filter(|_| self.remuxer.is_some())
     }

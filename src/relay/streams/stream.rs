@@ -8,7 +8,6 @@ use super::Streams;
 use super::bare::BareInput;
 use super::bundle::{Bundle, NewBytes};
 use super::history::History;
-use super::hold::UNIT_PART;
 use super::remux_target::{READ_PER_BYTE, RemuxTarget, RemuxedStream};
 use super::rtp::RtpInput;
 use super::rtp_out::RtpOut;
@@ -277,6 +276,10 @@ impl Stream {
 pub const SHUT_DOWN: &str = "the server shuts down";
 /// Most bytes of RTMP that are read at once: a message of 4 bytes is a tag of 18.
 const RTMP_READ_BYTES_MAX: usize = 8 * 1024;
+/// The splicer holds a unit until it is whole, up to this fraction of `--buffer` and of what
+/// `--buffers` leaves the stream. A source is read in pieces of at most the same size. So a unit and
+/// the piece with its end do not push a viewer that keeps up out of the buffer.
+pub(super) const UNIT_PART: usize = 2;
 /// What the end of a stream costs. It closes connections and releases its state.
 const STREAM_COST: usize = 8 * 1024;
 const ABORTED: &str = "the operator has ended this stream";
@@ -605,7 +608,7 @@ impl Streams {
         }
     }
 
-    /// Reads a paused source again when its viewers have caught up.
+    /// Reads a paused source again when its stream can take bytes.
     pub(super) fn resume(&mut self, id: StreamId, ctx: &mut Context) {
         let id = self.original_of(id);
         let is_paused = self.streams.get(id).is_some_and(|stream| stream.is_paused);

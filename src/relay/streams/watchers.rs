@@ -102,8 +102,8 @@ impl ViewerRow {
 }
 
 impl Streams {
-    /// Returns the rows of viewers and UDP clients after this mark, each with its own mark. `of`
-    /// selects one session.
+    /// Returns the rows of viewers and UDP clients after this mark, each with its mark. UDP clients of a
+    /// stream share a mark. `of` selects one session.
     pub fn watchers<'a>(
         &'a self,
         (serial, place): Mark,

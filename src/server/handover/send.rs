@@ -464,7 +464,8 @@ impl Server {
         Ok(())
     }
 
-    /// Closes this process's descriptors of the sockets that the successor has.
+    /// Leaves the clients to the successor, and tells the service manager. Closes this process's
+    /// descriptors of their sockets. The listeners stay open, so that their files stay.
     fn leave(
         &mut self,
         successor: &Successor,
