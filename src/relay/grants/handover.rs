@@ -46,10 +46,6 @@ impl Grants {
         }
         self.reported = reported;
         self.pending = is_kept.then(PendingChanges::default);
-        if let Some(pending) = &mut self.pending {
-            // The predecessor may owe it.
-            pending.owes_time = true;
-        }
         Ok(())
     }
 
@@ -65,7 +61,15 @@ impl Grants {
     pub fn receive_token(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         match (&mut self.tokens, line.name) {
             (Some(tokens), "token") => tokens.receive(line),
-            (Some(tokens), _) => tokens.receive_end(line),
+            (Some(tokens), _) => {
+                tokens.receive_end(line)?;
+                let has_times = self.has_times();
+                if let Some(pending) = &mut self.pending {
+                    // The predecessor may owe the time.
+                    pending.owes_time = has_times;
+                }
+                Ok(())
+            }
             (None, _) => Err(HandoverError("a token, where there are none".to_owned())),
         }
     }

@@ -101,10 +101,11 @@ impl Grants {
         }
     }
 
-    /// Writes the time to the disk.
+    /// Writes the time to the disk, if a token has one.
     pub(super) fn write_time(&mut self, ctx: &mut Context) {
+        let has_times = self.has_times();
         if let Some(pending) = &mut self.pending {
-            pending.owes_time = true;
+            pending.owes_time = has_times;
             self.write_changes(ctx);
         }
     }
@@ -188,7 +189,7 @@ impl Grants {
     }
 
     /// Returns whether a token expires or has expired. Otherwise there is no time to write.
-    fn has_times(&self) -> bool {
+    pub(super) fn has_times(&self) -> bool {
         let tokens = self.tokens.as_ref();
         tokens.is_some_and(|tokens| tokens.next_expiry(UnixTime::default()).is_some())
     }
