@@ -85,7 +85,7 @@ use clients::{Clients, Connection, Step};
 pub use clients::{DATAGRAMS_COST_MAX, END_COST, PIPELINED_COST_MAX, READ_COST_MAX};
 use context::Context;
 use counts::Count;
-pub use counts::{Counts, Files, Process};
+pub use counts::{Counts, Process};
 use fetch::{Fetch, Pull};
 use grants::Grants;
 pub use job::{ADDRESSES_MAX, Done, Job, JobId};

@@ -124,7 +124,7 @@ fn a_server_is_empty_when_nobody_is_connected() {
 #[test]
 fn what_the_shell_counts_is_among_the_figures() {
     let mut stage = Stage::new(&[API]);
-    stage.relay.counts().files = Files { own: 7, max: 99 };
+    stage.relay.counts().files = super::counts::Files { own: 7, max: 99 };
     let id = call(&mut stage, "GET /metrics");
     let text = stage.text(id);
     for line in ["process_max_fds 99\n", "process_open_fds 8\n"] {
