@@ -126,8 +126,8 @@ fn begins_as_text(bytes: &[u8]) -> bool {
 /// within a packet.
 const TEXT_BYTES: usize = 16;
 
-/// Returns whether these bytes may be the first part of a container's magic number. While they may, a viewer gets no
-/// response, since the media type is unknown. A transport stream that begins within a packet does
+/// Returns whether these bytes may be the first part of a container's magic number. While they may,
+/// a viewer gets no response, since the media type is unknown. A transport stream that begins within a packet does
 /// not count: any byte may begin one.
 pub(super) fn may_be_magic(bytes: &[u8]) -> bool {
     matches!(bytes.first(), Some(&(SYNC_BYTE | FRAME_SYNC)))

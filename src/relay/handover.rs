@@ -377,7 +377,8 @@ impl RelayState {
         let (mut streams, invalid) = Streams::take_over(self.streams, ids.streams, &mut self.ctx)?;
         streams.buckets.take_over(ids.buckets, self.ctx.now());
         streams.numbers.take_over(ids.numbers, self.ctx.now());
-        self.grants.rearm(&mut self.ctx);
+        // The predecessor may not have written the time.
+        self.grants.owe_time(&mut self.ctx);
         let has_other_origins = self.old.had_other_origins(self.ctx.settings());
         self.fetch
             .take_over(self.pulls, ids.pulls, has_other_origins, &mut self.ctx)?;

@@ -21,7 +21,8 @@ use crate::stream::End;
 const REASON: &str = "the options of this server no longer admit it";
 
 impl Relay {
-    /// Ends every client that these options would not admit.
+    /// Ends every client that these options would not admit, and the remuxed streams if they do not
+    /// remux.
     pub(super) fn readmit(&mut self, old: &OldOptions) {
         self.readmit_udp();
         if old.had_other_origins(self.ctx.settings()) {

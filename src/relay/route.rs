@@ -1,7 +1,7 @@
 //! Routing: what a request asks for, with the checks in a fixed order.
 //!
-//! The order: framing, path, method, subnet and Origin, parameters,
-//! token, length, conflict. [`super::admission`] decides about access. Routing changes nothing.
+//! The order: framing, path, method, subnet and Origin, parameters, token, length, conflict.
+//! [`super::admission`] decides about access. Routing changes nothing.
 
 #[cfg_attr(not(feature = "icecast"), path = "route/by_icecast/absent.rs")]
 mod by_icecast;

@@ -83,16 +83,16 @@ impl Udp {
         if let Some(rtcp) = &rtcp {
             take_no_groups(rtcp, bound)?;
         }
-        // Another process may use the socket, and continue if this one cannot start.
-        let has_segmentation = sys::options::can_segment(rtp.as_fd());
         let rtcp = rtcp.map(|socket| Inlet::new(socket, UdpPort::Rtcp, String::new()));
         let rtp = Inlet::new(rtp, UdpPort::Rtp, String::new());
         Ok(Udp {
             inlets: [rtp].into_iter().chain(rtcp).collect(),
             next_inlet: 0,
             is_ipv6: bound.is_ipv6(),
+            // Another process may use the socket, and continue if this one cannot start. So the first
+            // datagrams show whether the kernel can segment.
             segment_bytes: None,
-            has_segmentation,
+            has_segmentation: true,
             not_taken: Vec::new(),
         })
     }

@@ -602,9 +602,10 @@ fn the_origin_says_who_may_watch_where_it_is_asked() {
     edge.assert_status(third, 403);
 }
 
-/// Without the token, the origin would decide. So the wait went on, and its end came again at once.
+/// The token is revoked, so only the origin would decide. If the viewer waited on, its deadline would
+/// come again at once.
 #[test]
-fn a_waiting_viewer_is_refused_when_the_token_ends_by_which_it_came() {
+fn a_waiting_viewer_is_refused_when_its_token_ends() {
     let wait = "--wait=5";
     let options = [ORIGIN, "--token-server=10.0.0.1", "--origin-tokens", wait];
     for path in [

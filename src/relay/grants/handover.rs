@@ -61,15 +61,7 @@ impl Grants {
     pub fn receive_token(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         match (&mut self.tokens, line.name) {
             (Some(tokens), "token") => tokens.receive(line),
-            (Some(tokens), _) => {
-                tokens.receive_end(line)?;
-                let has_times = self.has_times();
-                if let Some(pending) = &mut self.pending {
-                    // The predecessor may owe the time.
-                    pending.owes_time = has_times;
-                }
-                Ok(())
-            }
+            (Some(tokens), _) => tokens.receive_end(line),
             (None, _) => Err(HandoverError("a token, where there are none".to_owned())),
         }
     }

@@ -33,7 +33,7 @@ pub(super) struct PendingChanges {
     /// The current write: its job, and its changes.
     writing: Option<(JobId, Vec<Judged>)>,
     /// The time has to be written, even without a change.
-    pub(super) owes_time: bool,
+    owes_time: bool,
 }
 
 /// Maximal number of changes that wait for the disk.
@@ -189,13 +189,13 @@ impl Grants {
     }
 
     /// Returns whether a token expires or has expired. Otherwise there is no time to write.
-    pub(super) fn has_times(&self) -> bool {
+    fn has_times(&self) -> bool {
         let tokens = self.tokens.as_ref();
         tokens.is_some_and(|tokens| tokens.next_expiry(UnixTime::default()).is_some())
     }
 
-    /// Notes that the time could not be written. It goes with the next write, or after a while.
-    fn owe_time(&mut self, ctx: &mut Context) {
+    /// Notes that the time may not be on disk. It goes with the next write, or after a while.
+    pub fn owe_time(&mut self, ctx: &mut Context) {
         let has_times = self.has_times();
         if let Some(pending) = &mut self.pending {
             pending.owes_time = has_times;

@@ -382,7 +382,7 @@ impl Streams {
             self.pass_on(id, bytes, ctx);
             return None;
         };
-        // A held unit goes out together with the units behind it in the same piece. Together they must
+        // A held unit leaves together with the units that follow in the same piece. Together they must
         // not overwrite what a viewer that keeps up has not received.
         splicer.limit_units(stream.buffer.keepable_bytes(&self.pool) / UNIT_PART);
         let mut spliced = std::mem::take(&mut self.spliced);

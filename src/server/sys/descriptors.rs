@@ -128,14 +128,7 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
         gid: 0,
     };
     // SAFETY: it has three integers.
-    let peer = unsafe {
-        super::options::option(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            unknown,
-        )
-    }?;
+    let peer = unsafe { super::options::option(socket.as_raw_fd(), libc::SO_PEERCRED, unknown) }?;
     Ok((peer.pid as u32, peer.uid))
 }
 

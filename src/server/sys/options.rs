@@ -28,14 +28,13 @@ pub(super) fn set_option<T>(
     checked(result).map(drop)
 }
 
-/// Returns a socket option of this level. Bytes that the kernel does not write keep their `value`.
+/// Returns a socket option. Bytes that the kernel does not write keep their `value`.
 ///
 /// # Safety
 ///
 /// Any bytes must be a valid `T`: an integer, or a C structure of integers.
 pub(super) unsafe fn option<T: Copy>(
     descriptor: c_int,
-    level: c_int,
     name: c_int,
     mut value: T,
 ) -> io::Result<T> {
@@ -45,7 +44,7 @@ pub(super) unsafe fn option<T: Copy>(
     let result = unsafe {
         libc::getsockopt(
             descriptor,
-            level,
+            libc::SOL_SOCKET,
             name,
             (&raw mut value).cast(),
             &raw mut length,
@@ -77,20 +76,6 @@ pub fn set_backlog(listener: BorrowedFd<'_>, connections_max: c_int) -> io::Resu
 pub fn set_udp_buffers(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)?;
     set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)
-}
-
-/// Returns whether the kernel can cut the bytes of one call into datagrams.
-pub fn can_segment(socket: BorrowedFd<'_>) -> bool {
-    // SAFETY: any bytes are a number.
-    let bytes = unsafe {
-        option(
-            socket.as_raw_fd(),
-            libc::SOL_UDP,
-            libc::UDP_SEGMENT,
-            0 as c_int,
-        )
-    };
-    bytes.is_ok()
 }
 
 /// Sets the size of datagrams into which the kernel cuts the bytes of one call; 0 turns this off.

@@ -60,7 +60,7 @@ pub fn inherited_sockets() -> Vec<io::Result<(SocketKind, OwnedFd)>> {
 /// Returns the use of the socket with this number.
 fn socket_kind(descriptor: c_int) -> io::Result<SocketKind> {
     // SAFETY: the option is an integer.
-    let number = |name| unsafe { option::<c_int>(descriptor, libc::SOL_SOCKET, name, 0) };
+    let number = |name| unsafe { option::<c_int>(descriptor, name, 0) };
     let domain = number(libc::SO_DOMAIN)?;
     let kind = (number(libc::SO_TYPE)?, number(libc::SO_ACCEPTCONN)?);
     Ok(match kind {
