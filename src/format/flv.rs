@@ -54,9 +54,9 @@ struct Tag {
 
 pub(crate) const HEAD_BYTES: usize = 13;
 pub(crate) const TAG_HEAD_BYTES: usize = 11;
-/// Number of bytes at the beginning of a tag's body that show its kind. Scripts need more:
-/// [`METADATA_NAME`].
-const KIND_BYTES: usize = 2;
+/// Number of bytes at the beginning of a tag's body that show its kind and its codec. Scripts need
+/// more: [`METADATA_NAME`].
+pub(super) const KIND_BYTES: usize = 5;
 /// Beginning of a script that describes the stream (AMF: a string of ten letters). Cue points and
 /// captions are scripts, too.
 const METADATA_NAME: &[u8; 13] = b"\x02\0\x0aonMetaData";
@@ -258,15 +258,17 @@ fn kind(tag_type: u8, body: &[u8]) -> TagKind {
         },
         // AVC, and HEVC as some encoders send it. A sequence header and an end of sequence call
         // themselves key frames, too.
-        (VIDEO, [first, packet]) if matches!(first & 0x0f, 7 | 12) => match (packet, first >> 4) {
-            (0, _) => TagKind::VideoSequence,
-            (1, 1) => TagKind::KeyFrame,
-            (1, _) => TagKind::Picture,
-            _ => TagKind::Other,
-        },
+        (VIDEO, [first, packet, ..]) if matches!(first & 0x0f, 7 | 12) => {
+            match (packet, first >> 4) {
+                (0, _) => TagKind::VideoSequence,
+                (1, 1) => TagKind::KeyFrame,
+                (1, _) => TagKind::Picture,
+                _ => TagKind::Other,
+            }
+        }
         (VIDEO, [first, ..]) if first >> 4 == 1 => TagKind::KeyFrame,
         (VIDEO, [_, ..]) => TagKind::Picture,
-        (AUDIO, [first, 0]) if first >> 4 == 10 => TagKind::AudioSequence,
+        (AUDIO, [first, 0, ..]) if first >> 4 == 10 => TagKind::AudioSequence,
         (AUDIO, [first, ..]) if first >> 4 == 9 => match first & 0x0f {
             0 => TagKind::AudioSequence,
             1 => TagKind::Sound,

@@ -45,6 +45,9 @@ const JOIN_SPACING: u64 = 1024;
 /// Bytes of a head of either kind that tell the frame's length.
 const HEAD_BYTES: usize = 6;
 
+/// First bytes of a head that rule out most other bytes ([`may_begin_head`]).
+const TELLING_BYTES: usize = 3;
+
 const TAG_HEAD_BYTES: usize = 10;
 
 /// Bytes that look like heads and are none, at most, in one look of a walker. Each costs some looks
@@ -72,19 +75,20 @@ impl Frame {
     /// Reads the frame whose head is at `at`.
     pub fn read(bytes: &[u8], at: usize) -> Result<Frame, Unread> {
         let head = bytes.get(at..).unwrap_or_default();
-        if head.first().is_some_and(|byte| *byte != 0xFF)
-            || head.get(1).is_some_and(|byte| byte & 0xE0 != 0xE0)
-        {
-            return Err(Unsupported.into());
-        }
         let Some(head) = head.first_chunk::<HEAD_BYTES>() else {
-            let telling = if head.len() < 2 {
+            if !may_begin_head(head) {
+                return Err(Unsupported.into());
+            }
+            let telling = if head.len() < TELLING_BYTES {
                 head.len() + 1
             } else {
                 HEAD_BYTES
             };
             return Err(Unread::Needs(at + telling));
         };
+        if head[0] != 0xFF || head[1] & 0xE0 != 0xE0 {
+            return Err(Unsupported.into());
+        }
         let frame = if head[1] & 0x06 == 0 {
             Frame::adts(head)
         } else {
@@ -243,28 +247,35 @@ pub(super) fn search(
     at
 }
 
-/// Returns the first position, from `at` on, whose first three bytes may begin a head. Fewer bytes at
-/// the end may begin one, too.
+/// Returns the first position, from `at` on, at which a head may begin, by as many of its first
+/// three bytes as there are.
 pub(super) fn next_head(bytes: &[u8], mut at: usize) -> usize {
     loop {
         let behind = bytes.get(at..).unwrap_or_default();
         let sync = behind.iter().position(|byte| *byte == 0xFF);
         at += sync.unwrap_or(behind.len());
-        let may_begin = match bytes.get(at..).unwrap_or_default() {
-            [] | [_] => true,
-            [_, second] => second & 0xE0 == 0xE0,
-            [_, second, third, ..] if second & 0x06 == 0 => {
-                second & 0xF0 == 0xF0 && usize::from(third >> 2 & 0x0F) < ADTS_RATES.len()
-            }
-            [_, second, third, ..] => {
-                let of_kind = &SLOT_LENGTHS[usize::from(second >> 1 & 0x0F)];
-                second & 0xE0 == 0xE0 && of_kind[usize::from(third >> 2)] > 0
-            }
-        };
-        if may_begin {
+        if may_begin_head(bytes.get(at..).unwrap_or_default()) {
             return at;
         }
         at += 1;
+    }
+}
+
+/// Returns whether a head may begin here, by its first [`TELLING_BYTES`]. If there are fewer, more
+/// may begin one. A search and a reader of heads must agree on this: otherwise the bytes that wait
+/// would depend on how the input is cut.
+fn may_begin_head(bytes: &[u8]) -> bool {
+    match bytes {
+        [] | [0xFF] => true,
+        [0xFF, second] => second & 0xE0 == 0xE0,
+        [0xFF, second, third, ..] if second & 0x06 == 0 => {
+            second & 0xF0 == 0xF0 && usize::from(third >> 2 & 0x0F) < ADTS_RATES.len()
+        }
+        [0xFF, second, third, ..] => {
+            let of_kind = &SLOT_LENGTHS[usize::from(second >> 1 & 0x0F)];
+            second & 0xE0 == 0xE0 && of_kind[usize::from(third >> 2)] > 0
+        }
+        _ => false,
     }
 }
 

@@ -350,14 +350,17 @@ fn a_head_that_is_cut_off_asks_for_the_bytes_it_needs() {
     for (bytes, at, needs) in [
         (&frame[..0], 0, 1),
         (&frame[..1], 0, 2),
-        (&frame[..2], 0, HEAD_BYTES),
+        (&frame[..2], 0, TELLING_BYTES),
         (&frame[..3], 0, HEAD_BYTES),
         (&[0, 0, 0, 0xFF], 3, 3 + 2),
-        (&[0, 0, 0xFF, 0xFB], 2, 2 + HEAD_BYTES),
+        (&[0, 0, 0xFF, 0xFB], 2, 2 + TELLING_BYTES),
     ] {
         let read = Frame::read(bytes, at);
         assert_eq!(read.err(), Some(Unread::Needs(needs)), "{bytes:x?} at {at}");
     }
+    // The third byte shows that no frame has such a rate.
+    let read = Frame::read(&[0xFF, 0xFB, 0xFF], 0);
+    assert_eq!(read.err(), Some(Unsupported.into()));
 }
 
 #[test]
@@ -431,9 +434,10 @@ fn frames_in_a_row_are_alike() {
     }
 }
 
-/// A search passes no position at which a head is.
+/// A search passes the positions at which a reader of heads finds none, and no other, wherever the
+/// bytes end.
 #[test]
-fn a_search_passes_no_head() {
+fn a_search_and_a_reader_agree() {
     let mut random = Random::new(3);
     let often = [0xff, 0xff, 0xfb, 0xf1, 0xe2, 0x90, 0x50, 0x80, 0x00, 0x0c];
     let mut heads = 0;
@@ -444,10 +448,13 @@ fn a_search_passes_no_head() {
         };
         let bytes: Vec<u8> = (0..12).map(|_| byte(&mut random)).collect();
         let found = next_head(&bytes, 0);
-        let is_whole = |at: &usize| at + HEAD_BYTES <= bytes.len();
-        for at in (0..found).filter(is_whole) {
+        for at in 0..found {
             let frame = Frame::read(&bytes, at);
             assert!(matches!(frame, Err(Unread::Other(_))), "{bytes:x?} {at}");
+        }
+        if found + HEAD_BYTES > bytes.len() {
+            let frame = Frame::read(&bytes, found);
+            assert!(matches!(frame, Err(Unread::Needs(_))), "{bytes:x?} {found}");
         }
         heads += usize::from(found < bytes.len());
     }

@@ -1,7 +1,7 @@
 //! Cuts FLV into tags. (Adobe Flash Video File Format 10.1, annex E.)
 
 use super::super::flv::{
-    AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, TagHead, VIDEO,
+    AUDIO, HEAD_BYTES, KIND_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, TagHead, VIDEO,
 };
 use super::super::window::{LookResult, Unread, Walker};
 use super::copy;
@@ -23,7 +23,7 @@ pub(in super::super) struct Tags {
 }
 
 /// Codec in the body of a tag: its number, with rate and channels for sound, or its four letters.
-type Codec = [u8; 5];
+type Codec = [u8; KIND_BYTES];
 
 impl Tags {
     /// Returns a cutter for the first source. A longer tag passes as it comes.
@@ -38,9 +38,14 @@ impl Tags {
         }
     }
 
-    /// Returns whether another source has the same codecs. It begins with `bytes`. The headers are
-    /// not enough, since some codecs have no sequence header.
-    pub fn is_like(&self, bytes: &[u8]) -> bool {
+    /// Returns whether another source has the same codecs. It begins with `bytes`, and its join
+    /// point is at `join`. The headers are not enough, since some codecs have no sequence header.
+    /// No tag behind the join point counts: how much of it is there depends on how the source is
+    /// cut.
+    pub fn is_like(&self, bytes: &[u8], join: u64) -> bool {
+        let end = usize::try_from(join).unwrap_or(usize::MAX);
+        let end = end.saturating_add(TAG_HEAD_BYTES + KIND_BYTES);
+        let bytes = &bytes[..end.min(bytes.len())];
         let mut others = [None; 2];
         for (kind, body) in tags(bytes.get(HEAD_BYTES..).unwrap_or_default()) {
             note_codec(&mut others, kind, body);
@@ -83,7 +88,7 @@ impl Walker<Vec<u8>> for Tags {
         let whole = TAG_HEAD_BYTES + size + PREVIOUS_SIZE_BYTES;
         // A longer tag passes as it comes.
         let needed = if whole > self.unit_bytes_max {
-            TAG_HEAD_BYTES + size.min(CODEC_BYTES)
+            TAG_HEAD_BYTES + size.min(KIND_BYTES)
         } else {
             whole
         };
@@ -107,9 +112,6 @@ impl Walker<Vec<u8>> for Tags {
     }
 }
 
-/// Bytes of a body that tell its codec.
-const CODEC_BYTES: usize = 5;
-
 /// Stores the codec of the first video tag and of the first audio tag.
 fn note_codec(codecs: &mut [Option<Codec>; 2], kind: u8, body: &[u8]) {
     let Some(first) = body.first() else {
@@ -120,7 +122,7 @@ fn note_codec(codecs: &mut [Option<Codec>; 2], kind: u8, body: &[u8]) {
         AUDIO => (1, first >> 4 == 9, *first),
         _ => return,
     };
-    let codec = match body.first_chunk::<CODEC_BYTES>() {
+    let codec = match body.first_chunk::<KIND_BYTES>() {
         Some([_, name @ ..]) if is_named => [0, name[0], name[1], name[2], name[3]],
         None if is_named => return,
         Some(_) | None => [number, 0, 0, 0, 0],

@@ -422,21 +422,23 @@ impl Joining {
                 | Finding::Split(_)
                 | Finding::Break(_) => {}
             });
-        let is_alike = |(_, header): &(Start, Vec<u8>)| self.is_alike(header);
+        let is_alike = |(join, header): &(Start, Vec<u8>)| self.is_alike(join, header);
         if is_over || !join.as_ref().is_none_or(is_alike) {
             return Err(Unsupported);
         }
         Ok(join)
     }
 
-    fn is_alike(&self, new: &[u8]) -> bool {
+    fn is_alike(&self, join: &Start, new: &[u8]) -> bool {
         let old = &self.had.header;
         self.shown == Some(self.had.format)
             && match &self.cutter {
                 Cutter::Frames(_) | Cutter::Pages(_) => true,
                 Cutter::Packets(packets) => packets.are_like(new),
                 Cutter::Blocks(_) => matroska::are_alike(old, new),
-                Cutter::Tags(tags) => flv::are_alike(old, new) && tags.is_like(&self.bytes),
+                Cutter::Tags(tags) => {
+                    flv::are_alike(old, new) && tags.is_like(&self.bytes, join.offset)
+                }
                 Cutter::Fragments(_) => mp4::are_alike(old, new),
             }
     }

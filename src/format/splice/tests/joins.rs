@@ -269,6 +269,32 @@ fn a_source_continues_at_its_first_join_point() {
     assert_eq!(out, [written(20, 2), written(70, 3)].concat());
 }
 
+/// Codecs without a sequence header count up to the join point. Whether later ones have come depends
+/// on how the source is cut.
+#[test]
+fn a_codec_behind_the_join_point_does_not_matter() {
+    let first = [FLV_HEAD, &tag(8, 0, &[0x2f; 40]), &tag(9, 0, &[0x12; 40])].concat();
+    let key = tag(9, 0, &[0x12; 40]);
+    let other_sound = tag(8, 0, &[0x2e; 40]);
+    for piece in [1, 7, usize::MAX] {
+        let behind = [FLV_HEAD, &key, &other_sound].concat();
+        let bytes = followed(&first, &behind, piece).expect("it continues");
+        assert_eq!(bytes.len(), key.len() + other_sound.len(), "{piece}");
+        let before = [FLV_HEAD, &other_sound, &key].concat();
+        let unlike = followed(&first, &before, piece);
+        assert!(unlike.is_err(), "{piece}");
+    }
+    // All letters of a codec count, though fewer bytes show a key frame.
+    let named = |codec: &[u8; 4]| [FLV_HEAD, &tag(9, 0, &[b"\x91", &codec[..]].concat())].concat();
+    for piece in [1, 7, usize::MAX] {
+        assert!(followed(&named(b"vp08"), &named(b"vp08"), piece).is_ok());
+        assert!(
+            followed(&named(b"vp08"), &named(b"vp09"), piece).is_err(),
+            "{piece}"
+        );
+    }
+}
+
 /// As soon as it is clear: sixteen bytes of text are text.
 #[test]
 fn an_unknown_format_does_not_continue_a_stream() {
