@@ -152,8 +152,8 @@ impl Window {
         self.wanted = 0;
     }
 
-    /// Returns the work of the looks since the last call. It does not depend on how the bytes were
-    /// cut.
+    /// Returns the work of the looks since the last call. It depends on how the bytes were cut only
+    /// where a walker passes all bytes that it sees.
     pub(crate) fn take_work(&mut self) -> usize {
         LOOK_WORK * std::mem::take(&mut self.passes)
     }

@@ -365,7 +365,7 @@ impl Running {
         self.offset += bytes.len() as u64;
         match &mut self.cutter {
             Cutter::Frames(frames) => window.walk(frames, bytes, offset, out),
-            Cutter::Packets(packets) => packets.cut(bytes, out),
+            Cutter::Packets(packets) => window.walk(packets, bytes, offset, out),
             Cutter::Pages(pages) => window.walk(pages, bytes, offset, out),
             Cutter::Blocks(blocks) => window.walk(&mut **blocks, bytes, offset, out),
             Cutter::Tags(tags) => window.walk(&mut **tags, bytes, offset, out),

@@ -6,7 +6,7 @@
 
 use super::super::Unsupported;
 use super::super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet, Shape, decoding_time};
-use super::super::window::grow;
+use super::super::window::{LookResult, Walker, grow};
 use super::seam::Seam;
 use crate::copied::Copied;
 use crate::time::MediaTime;
@@ -17,7 +17,7 @@ pub(super) struct Packets {
     pub aligner: Aligner,
     /// Shape of the previous source's packets.
     had: Option<Shape>,
-    /// Bytes since the last packet.
+    /// Bytes since the last packet: at most [`OUT_OF_STEP_BYTES_MAX`].
     bytes_without: usize,
     pub waiting: HeldPackets,
     /// Marks jumps, if another source came before this one.
@@ -90,28 +90,6 @@ impl Packets {
         shapes.is_none_or(|(had, has)| had == has)
     }
 
-    /// Cuts the next bytes. Bytes between packets are left out. Too many of them are an error.
-    pub fn cut(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Unsupported> {
-        let mut taken = 0;
-        self.aligner.feed(bytes, |_, packet| {
-            taken += packet.whole.len();
-            match &mut self.seam {
-                None => self.waiting.take(packet, out),
-                Some(seam) => seam.pass(packet, |packet| self.waiting.take(packet, out)),
-            }
-        });
-        if taken > 0 {
-            self.bytes_without = 0;
-        }
-        let without = bytes.len().saturating_sub(taken);
-        self.bytes_without = self.bytes_without.saturating_add(without);
-        if self.bytes_without as u64 > OUT_OF_STEP_BYTES_MAX {
-            self.release(out);
-            return Err(Unsupported);
-        }
-        Ok(())
-    }
-
     /// Passes all packets that wait.
     pub fn release(&mut self, out: &mut Vec<u8>) {
         self.waiting.open.clear();
@@ -124,6 +102,29 @@ impl Packets {
         self.aligner.is_valid()
             && self.waiting.bytes.len() <= unit_bytes_max
             && self.waiting.open.len() <= OPEN_MAX
+    }
+}
+
+/// Bytes between packets are left out. Too many of them in a row are an error.
+impl Walker<Vec<u8>> for Packets {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> LookResult {
+        let left = (OUT_OF_STEP_BYTES_MAX as usize).saturating_sub(self.bytes_without);
+        if left == 0 {
+            self.release(out);
+            return Err(Unsupported.into());
+        }
+        let piece = &seen[..left.min(seen.len())];
+        self.bytes_without += piece.len();
+        self.aligner.feed(piece, |at, packet| {
+            // A packet may lie in an earlier piece: the first of those that prove the shape.
+            let end = at + packet.whole.len() as i64;
+            self.bytes_without = (piece.len() as i64 - end) as usize;
+            match &mut self.seam {
+                None => self.waiting.take(packet, out),
+                Some(seam) => seam.pass(packet, |packet| self.waiting.take(packet, out)),
+            }
+        });
+        Ok(piece.len() as u64)
     }
 }
 

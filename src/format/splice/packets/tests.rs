@@ -1,5 +1,11 @@
 use super::super::super::mpegts::PACKET_BYTES;
+use super::super::super::window::Window;
+use super::super::Splicer;
 use super::*;
+
+fn cut(cutter: &mut Packets, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Unsupported> {
+    Window::default().walk(cutter, bytes, 0, out)
+}
 
 /// A packet with this payload after stuffing.
 fn packet(pid: u16, begins: bool, payload: &[u8]) -> Vec<u8> {
@@ -39,11 +45,11 @@ fn gone_out(bytes_max: usize, packets: &[Vec<u8>]) -> Vec<usize> {
     let (mut cutter, mut out) = (Packets::new(bytes_max), Vec::new());
     // This many prove the shape. None of them belongs to a PES packet.
     let before = vec![packet(0x1fff, false, &[]); 8].concat();
-    assert!(cutter.cut(&before, &mut out).is_ok());
+    assert!(cut(&mut cutter, &before, &mut out).is_ok());
     assert_eq!(out, before);
     let mut all = before;
     let each = packets.iter().map(|packet| {
-        assert!(cutter.cut(packet, &mut out).is_ok());
+        assert!(cut(&mut cutter, packet, &mut out).is_ok());
         all.extend_from_slice(packet);
         assert!(all.starts_with(&out));
         assert!(cutter.waiting.bytes.len() <= bytes_max);
@@ -194,35 +200,63 @@ fn the_packets_that_wait_are_bounded() {
 fn a_stream_without_packets_fails() {
     let packets = vec![packet(0x1fff, false, &[]); 8].concat();
     let (mut cutter, mut out) = (Packets::new(1_000), Vec::new());
-    assert!(cutter.cut(&packets, &mut out).is_ok());
-    assert!(cutter.cut(&begin(ONE, 0, 0, 9), &mut out).is_ok());
+    assert!(cut(&mut cutter, &packets, &mut out).is_ok());
+    assert!(cut(&mut cutter, &begin(ONE, 0, 0, 9), &mut out).is_ok());
     assert_eq!(out, packets);
-    assert!(cutter.cut(&vec![1; 60_000], &mut out).is_ok());
-    assert!(cutter.cut(&packets, &mut out).is_ok());
-    assert!(cutter.cut(&vec![1; 60_000], &mut out).is_ok());
+    assert!(cut(&mut cutter, &vec![1; 60_000], &mut out).is_ok());
+    assert!(cut(&mut cutter, &packets, &mut out).is_ok());
+    assert!(cut(&mut cutter, &vec![1; 60_000], &mut out).is_ok());
     let before = out.len();
-    assert!(cutter.cut(&vec![1; 6_000], &mut out).is_err());
+    assert!(cut(&mut cutter, &vec![1; 6_000], &mut out).is_err());
     assert!(out.len() >= before && cutter.waiting.bytes.is_empty());
 }
 
-/// Bytes in a row, to the byte. Packets end the row.
+/// Bytes in a row, to the byte. Packets end the row, once 377 bytes prove them.
 #[test]
 fn bytes_between_packets_are_counted() {
     let null = packet(0x1fff, false, &[]);
     let (mut cutter, mut out) = (Packets::new(1_000), Vec::new());
     for _ in 0..500 {
-        assert!(cutter.cut(&null, &mut out).is_ok());
+        assert!(cut(&mut cutter, &null, &mut out).is_ok());
     }
     assert!(out == null.repeat(500));
-    for pieces in [&[65_536][..], &[65_535, 1], &[1, 30_000, 35_535]] {
+    for pieces in [&[65_159][..], &[65_158, 1], &[1, 30_000, 35_158]] {
         for piece in pieces {
-            assert!(cutter.cut(&vec![1; *piece], &mut out).is_ok(), "{piece}");
+            assert!(
+                cut(&mut cutter, &vec![1; *piece], &mut out).is_ok(),
+                "{piece}"
+            );
         }
-        assert!(cutter.cut(&null.repeat(8), &mut out).is_ok());
+        assert!(cut(&mut cutter, &null.repeat(8), &mut out).is_ok());
     }
     assert!(out == null.repeat(524));
-    assert!(cutter.cut(&vec![1; 65_536], &mut out).is_ok());
-    assert!(cutter.cut(&[1], &mut out).is_err());
+    assert!(cut(&mut cutter, &vec![1; 65_536], &mut out).is_ok());
+    assert!(cut(&mut cutter, &[1], &mut out).is_err());
+}
+
+/// Neither the verdict nor what goes out depends on how a stream with long rows of other bytes is
+/// cut. What follows the row that is too long goes out as it comes.
+#[test]
+fn rows_of_other_bytes_count_alike_however_they_are_cut() {
+    let null = packet(0x1fff, false, &[]);
+    let zeros = |count| vec![0; count];
+    let begin = [&null.repeat(20)[..], &zeros(40_000), &null.repeat(7)].concat();
+    let fine = [&begin[..], &zeros(40_000), &null.repeat(30)].concat();
+    let broken = [&begin[..], &zeros(65_537), &null.repeat(30)].concat();
+    for (bytes, can_continue) in [(fine, true), (broken, false)] {
+        for piece in [1_316, 20_000, 65_536, usize::MAX] {
+            let (mut splicer, mut out) = (Splicer::new(1_000), Vec::new());
+            for bytes in bytes.chunks(piece) {
+                assert_eq!(splicer.feed(bytes, &mut out), Ok(()));
+            }
+            let packets = out
+                .windows(PACKET_BYTES)
+                .filter(|bytes| **bytes == null[..]);
+            assert_eq!(packets.count(), 57, "{piece}");
+            let continues = splicer.break_off(None, Vec::new());
+            assert_eq!(continues, can_continue, "{piece}");
+        }
+    }
 }
 
 #[test]
@@ -232,8 +266,8 @@ fn the_next_source_must_have_packets_of_the_same_shape() {
     // Without a known shape any source fits.
     assert!(cutter.are_like(&plain.concat()) && cutter.are_like(&[]));
     let mut out = Vec::new();
-    assert!(cutter.cut(&plain.concat(), &mut out).is_ok());
-    assert!(cutter.cut(&begin(ONE, 0, 0, 9), &mut out).is_ok());
+    assert!(cut(&mut cutter, &plain.concat(), &mut out).is_ok());
+    assert!(cut(&mut cutter, &begin(ONE, 0, 0, 9), &mut out).is_ok());
     cutter.seam();
     assert!(cutter.waiting.bytes.is_empty() && cutter.waiting.bytes_max == 1_000);
     let stamped: Vec<_> = plain
