@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::{ConnectionId, PIPELINED_COST_MAX, READ_COST_MAX, Relay};
+use super::{ConnectionId, PIPELINED_COST_MAX, Relay};
 use crate::gather::Gather;
 use crate::stream::Outcome;
 use crate::time::Instant;
@@ -64,8 +64,8 @@ pub struct Input {
     is_broken: bool,
     /// It is in one of the lists of clients to read.
     is_queued: bool,
-    /// Maximal size of a read, if earlier bytes have cost much.
-    bytes_max: Option<usize>,
+    /// Cost of a byte of the last reads.
+    cost_of_byte: usize,
 }
 
 impl Input {
@@ -77,14 +77,18 @@ impl Input {
         self.is_broken |= is_broken;
     }
 
-    /// Notes what a read of this many bytes cost.
-    fn note_cost(&mut self, bytes: usize, cost: usize, share: Share) {
-        self.bytes_max = match (cost / COST_MAX, self.bytes_max) {
-            (0, before) => before
-                .map(|before| before + bytes / 4)
-                .filter(|bytes_max| *bytes_max < share.bytes_max),
-            (times, _) => Some((bytes / (times + 1)).max(COSTLY_BYTES_MIN)),
-        };
+    /// Notes what a read of this many bytes cost. A rise counts at once, and a fall by and by.
+    fn note_cost(&mut self, bytes: usize, cost: usize) {
+        let fallen = self.cost_of_byte - self.cost_of_byte.div_ceil(4);
+        self.cost_of_byte = (cost / bytes.max(1)).max(fallen);
+    }
+
+    /// Returns how many bytes cost at most this, if the last ones cost more than a copy.
+    fn bytes_that_cost(&self, cost_max: usize) -> usize {
+        match self.cost_of_byte {
+            0 | 1 => usize::MAX,
+            cost => (cost_max / cost).max(COSTLY_BYTES_MIN),
+        }
     }
 }
 
@@ -106,9 +110,10 @@ pub trait Inputs {
 /// Minimal size of a read from each client, however many there are: a system call should be worth
 /// its cost.
 const SHARE_BYTES_MIN: usize = 16 * 1024;
-/// A read that costs more is followed by smaller ones: several clients may have such input.
-const COST_MAX: usize = READ_COST_MAX / 4;
-/// Minimal size of a read after a read that cost too much.
+/// Number of reads that share the cost of a turn, if as many clients are readable: a client whose
+/// bytes cost much gets smaller reads, so that others are read in the same turn.
+const COSTLY_READS: usize = 4;
+/// Minimal size of a read from a client whose bytes cost much.
 const COSTLY_BYTES_MIN: usize = 4 * 1024;
 
 /// Limits on reading in a turn of the loop.
@@ -116,7 +121,7 @@ const COSTLY_BYTES_MIN: usize = 4 * 1024;
 pub struct Share {
     /// Most bytes of one read.
     pub bytes_max: usize,
-    /// Maximal cost of reading in this turn.
+    /// Maximal cost of all reads.
     pub cost_max: usize,
     /// The turn's time.
     pub now: Instant,
@@ -172,14 +177,18 @@ impl Readers {
     ) {
         // With many readable clients, each gets a smaller read.
         let bytes_max = (share.cost_max / clients.max(1)).max(SHARE_BYTES_MIN);
-        let bytes_max = bytes_max.min(share.bytes_max);
+        let each = Share {
+            bytes_max: bytes_max.min(share.bytes_max),
+            cost_max: share.cost_max / clients.clamp(1, COSTLY_READS),
+            ..share
+        };
         let mut cost = 0;
         for _ in 0..clients {
             if cost >= share.cost_max {
                 return;
             }
             if let Some(id) = list(self).pop_front() {
-                cost += self.read_from(id, relay, inputs, Share { bytes_max, ..share });
+                cost += self.read_from(id, relay, inputs, each);
                 inputs.after_input(relay);
             }
         }
@@ -198,7 +207,7 @@ impl Readers {
         let Some(input) = inputs.input(id) else {
             return 0;
         };
-        let wanted = wanted.min(input.bytes_max.unwrap_or(wanted));
+        let wanted = wanted.min(input.bytes_that_cost(share.cost_max));
         input.is_queued = false;
         if wanted == 0 && input.is_broken {
             return relay.lost(id, now);
@@ -221,7 +230,7 @@ impl Readers {
                 }
                 let cost = relay.received(id, inputs.bytes(bytes), now);
                 if let Some(input) = inputs.input(id) {
-                    input.note_cost(bytes, cost, share);
+                    input.note_cost(bytes, cost);
                 }
                 cost
             }
@@ -366,17 +375,55 @@ mod tests {
             sizes.extend(turns.turn(READ_ALL, 100_000).iter().map(|(_, size)| *size));
             turns.stage.settle();
         }
-        assert_eq!(sizes[..2], [100_000, 20_000]);
+        assert_eq!(sizes[0], 100_000);
         let mut read_bytes = 0;
         let of_blocks = sizes[1..].iter().take_while(|size| {
             read_bytes += **size;
             read_bytes < 200_000
         });
+        // The whole turn is for this client. A read that is too small costs other turns.
         for size in of_blocks {
-            assert!((10_000..26_000).contains(size), "{sizes:?}");
+            assert!((12_000..=17_000).contains(size), "{sizes:?}");
         }
         // Zeros are no Matroska, and cost nothing any more.
         assert!(sizes.last() > Some(&30_000), "{sizes:?}");
+    }
+
+    /// The reads of a turn share its cost, up to four.
+    #[test]
+    fn clients_whose_bytes_cost_much_share_the_turn() {
+        let input = |cost_of_byte| Input {
+            cost_of_byte,
+            ..Input::default()
+        };
+        assert_eq!(input(1).bytes_that_cost(600_000), usize::MAX);
+        assert_eq!(input(6).bytes_that_cost(600_000), 100_000);
+        assert_eq!(input(600).bytes_that_cost(600_000), COSTLY_BYTES_MIN);
+        let mut rising = input(4);
+        rising.note_cost(1_000, 20_000);
+        assert_eq!(rising.cost_of_byte, 20);
+        let fall = std::iter::repeat_with(|| {
+            rising.note_cost(1_000, 1_000);
+            rising.cost_of_byte
+        });
+        assert_eq!(
+            fall.take(9).collect::<Vec<_>>(),
+            [15, 11, 8, 6, 4, 3, 2, 1, 1]
+        );
+        for (clients, expected) in [(1, 60_000), (2, 30_000), (4, 15_000), (6, 15_000)] {
+            let mut turns = Turns::new(&[]);
+            for number in 0..clients {
+                let id = turns.client(
+                    &source(&format!("s{number}")),
+                    &[1; 200_000],
+                    Incoming::Nothing,
+                );
+                turns.note(id, false, false);
+                turns.sockets.input(id).expect("a socket").cost_of_byte = 10;
+            }
+            let reads = turns.turn(READ_ALL, 600_000);
+            assert_eq!(reads[0].1, expected, "{clients}");
+        }
     }
 
     fn source(name: &str) -> String {

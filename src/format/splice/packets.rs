@@ -7,7 +7,7 @@
 use super::super::Unsupported;
 use super::super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet, Shape, decoding_time};
 use super::super::window::{LookResult, Walker, grow};
-use super::seam::Seam;
+use super::seam::{NULL_PID, Seam};
 use crate::copied::Copied;
 use crate::time::MediaTime;
 
@@ -27,14 +27,17 @@ pub(super) struct Packets {
 /// Packets from the first one on whose PES packet is not whole.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct HeldPackets {
-    /// Most bytes that wait.
+    /// Most bytes that wait, if they are fewer than [`HELD_BYTES_MAX`].
     pub bytes_max: usize,
-    /// The packets: at most `bytes_max` bytes. Each byte moves to the front at most [`OPEN_MAX`]
+    /// The packets: at most that many bytes. Each byte moves to the front at most [`OPEN_MAX`]
     /// times.
     pub(super) bytes: Copied,
     /// Open PES packets by where they begin. The first one begins with the first byte. There are at
     /// most [`OPEN_MAX`], one for each stream, and none if no packet waits.
     open: Vec<OpenPes>,
+    /// Number of packets that belonged to no open PES packet, and had content.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    others: usize,
 }
 
 /// A PES packet that has come in part.
@@ -48,8 +51,16 @@ struct OpenPes {
     /// The first other stream that began a PES packet since this one's last packet, and the time of
     /// that.
     since: Option<(u16, MediaTime)>,
+    /// [`HeldPackets::others`] when it began. After a hand-over it counts from 0.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    others_before: usize,
 }
 
+/// Most bytes that wait, whatever a unit may have: they all go out at once, and are scanned in that
+/// turn. A larger picture passes as it comes.
+const HELD_BYTES_MAX: usize = 1024 * 1024;
+/// Most packets with tables or unknown content that wait. A scan of these costs most.
+const OTHERS_MAX: usize = 1024;
 /// Most streams whose PES packets are held at once.
 const OPEN_MAX: usize = 32;
 /// When another stream has run for this time, the rest of a PES packet does not come, or has come:
@@ -68,6 +79,7 @@ impl Packets {
                 bytes_max,
                 bytes: Copied::default(),
                 open: Vec::new(),
+                others: 0,
             },
             seam: None,
         }
@@ -130,7 +142,10 @@ impl Walker<Vec<u8>> for Packets {
 
 impl HeldPackets {
     fn take(&mut self, packet: Packet<'_>, out: &mut Vec<u8>) {
-        if self.bytes.len() + packet.whole.len() > self.bytes_max {
+        let bytes_max = self.bytes_max.min(HELD_BYTES_MAX);
+        let others_before = self.open.first().map(|open| open.others_before);
+        let others = others_before.map_or(0, |before| self.others - before);
+        if self.bytes.len() + packet.whole.len() > bytes_max || others > OTHERS_MAX {
             self.open.clear();
             self.release(out);
         }
@@ -141,7 +156,7 @@ impl HeldPackets {
             out.extend_from_slice(packet.whole);
             return;
         }
-        grow(&mut self.bytes.bytes, packet.whole.len(), self.bytes_max);
+        grow(&mut self.bytes.bytes, packet.whole.len(), bytes_max);
         self.bytes.bytes.extend_from_slice(packet.whole);
         self.release(out);
     }
@@ -164,10 +179,12 @@ impl HeldPackets {
                     // Video need not say its length.
                     bytes_left: (length > 0).then_some(6 + length),
                     since: None,
+                    others_before: self.others,
                 });
             }
         }
         let Some(index) = self.open.iter().position(|open| open.pid == pid) else {
+            self.others += usize::from(pid != NULL_PID);
             return;
         };
         let open = &mut self.open[index];

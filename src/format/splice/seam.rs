@@ -32,7 +32,7 @@ struct Pids(
 );
 
 /// PID of the packets that fill up the bit rate. They have no counter.
-const NULL_PID: u16 = 0x1fff;
+pub(super) const NULL_PID: u16 = 0x1fff;
 /// The flag that marks a jump.
 const DISCONTINUITY: u8 = 0x80;
 /// A PES packet of video without times: the end of a sequence of H.265.

@@ -195,6 +195,25 @@ fn the_packets_that_wait_are_bounded() {
     assert_eq!(gone_out(3 * PACKET_BYTES + 187, &packets), [0, 0, 0, 4, 5]);
 }
 
+/// What waits goes out in one turn, which scans it. Tables cost most. Packets that fill up cost nothing.
+#[test]
+fn what_waits_costs_little_when_it_goes_out() {
+    let (table, null) = (packet(0, true, &[0, 1, 2]), packet(0x1fff, false, &[]));
+    let picture = packet(ONE, false, &[7; 184]);
+    for (what, most) in [(&table, 1_025), (&picture, 5_576), (&null, 5_576)] {
+        let (mut cutter, mut out) = (Packets::new(8 << 20), Vec::new());
+        assert!(cut(&mut cutter, &null.repeat(8), &mut out).is_ok());
+        assert!(cut(&mut cutter, &begin(ONE, 0, 0, 9), &mut out).is_ok());
+        let before = out.len();
+        let more = (0..6_000).take_while(|_| {
+            assert!(cut(&mut cutter, what, &mut out).is_ok());
+            out.len() == before
+        });
+        assert_eq!(more.count(), most);
+        assert_eq!(out.len(), before + (most + 2) * PACKET_BYTES);
+    }
+}
+
 /// Too many bytes in a row between packets.
 #[test]
 fn a_stream_without_packets_fails() {
@@ -296,6 +315,7 @@ fn a_handed_over_cutter_that_cannot_be_is_refused() {
                 begin: *begin,
                 bytes_left: None,
                 since: None,
+                others_before: 0,
             }));
         cutter
     };
