@@ -173,6 +173,13 @@ pub fn is_quiet(relay: &Relay) -> bool {
     relay.grants.is_quiet()
 }
 
+/// Passes all streams what their splicers have let go, before this process stops.
+pub fn settle(relay: &mut Relay, now: Instant) {
+    relay.ctx.set_now(now);
+    relay.streams.pass_everything_spliced(&mut relay.ctx);
+    relay.dispatch_events();
+}
+
 /// Writes the state, except the bytes of streams. `out` takes it in pieces. Returns the connections that
 /// the successor gets. The shell must have carried out all actions ([`Relay::next_action`]).
 pub fn hand_over(relay: &mut Relay, now: Instant, out: &mut dyn FnMut(&[u8])) -> Vec<ConnectionId> {

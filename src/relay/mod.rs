@@ -292,11 +292,12 @@ impl Relay {
     }
 
     /// Reads pipelined input of the next client in the list, or answers its wait. Lets the next
-    /// remuxed stream catch up, too. Returns the cost. `None`: there is neither.
+    /// remuxed stream catch up, too, and passes the next stream what its splicer has let go. Returns the cost. `None`: there is neither.
     pub fn read_pipelined(&mut self, now: Instant) -> Option<usize> {
         self.ctx.set_now(now);
         self.clients.reading.begin(0);
         let is_behind = self.streams.read_behind(&mut self.ctx);
+        let has_passed = self.streams.pass_spliced(&mut self.ctx);
         let ahead = self.clients.next_pipelined();
         let id = ahead.as_ref().map(|(id, _)| *id);
         if let Some((id, waited)) = ahead {
@@ -304,7 +305,7 @@ impl Relay {
                 self.decide_waited(id, waited);
             }
             self.read(id, &[]);
-        } else if !is_behind {
+        } else if !is_behind && !has_passed {
             return None;
         }
         self.dispatch_events();
@@ -316,7 +317,7 @@ impl Relay {
 
     /// Returns whether [`Relay::read_pipelined`] has something to do.
     pub fn has_pipelined(&self) -> bool {
-        self.clients.has_pipelined() || self.streams.has_behind()
+        self.clients.has_pipelined() || self.streams.has_behind() || self.streams.has_spliced()
     }
 
     /// Handles the end of a client's input. `has_unread`: some bytes are still in the socket,

@@ -77,10 +77,14 @@ impl Input {
         self.is_broken |= is_broken;
     }
 
-    /// Notes what a read of this many bytes cost. A rise counts at once, and a fall by and by.
+    /// Notes what a read of this many bytes cost. A rise counts at once, and a fall by and by. Few bytes
+    /// say nothing: a head costs much, and no media follow at its cost.
     fn note_cost(&mut self, bytes: usize, cost: usize) {
+        if bytes < COSTLY_BYTES_MIN {
+            return;
+        }
         let fallen = self.cost_of_byte - self.cost_of_byte.div_ceil(4);
-        self.cost_of_byte = (cost / bytes.max(1)).max(fallen);
+        self.cost_of_byte = (cost / bytes).max(fallen);
     }
 
     /// Returns how many bytes cost at most this, if the last ones cost more than a copy.
@@ -400,10 +404,12 @@ mod tests {
         assert_eq!(input(6).bytes_that_cost(600_000), 100_000);
         assert_eq!(input(600).bytes_that_cost(600_000), COSTLY_BYTES_MIN);
         let mut rising = input(4);
-        rising.note_cost(1_000, 20_000);
+        rising.note_cost(1_000, 90_000);
+        assert_eq!(rising.cost_of_byte, 4);
+        rising.note_cost(5_000, 100_000);
         assert_eq!(rising.cost_of_byte, 20);
         let fall = std::iter::repeat_with(|| {
-            rising.note_cost(1_000, 1_000);
+            rising.note_cost(5_000, 5_000);
             rising.cost_of_byte
         });
         assert_eq!(

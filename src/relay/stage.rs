@@ -265,6 +265,7 @@ impl HandedOver {
 #[cfg(feature = "handover")]
 impl Stage {
     pub fn tell(&mut self) -> HandedOver {
+        handover::settle(&mut self.relay, self.now);
         let mut media = Vec::new();
         for (stream, range) in self.relay.streams.media() {
             let mut at = range.start;

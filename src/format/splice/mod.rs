@@ -56,6 +56,10 @@ const BEGINNINGS_APART: u64 = 64 * 1024;
 /// another stream reads all bytes again in one turn. MPEG-TS of 300 kbit/s may go on for 40 s.
 const JOINING_WORK_MAX: usize = 1024 * 1024;
 
+/// Most bytes that go out at the end of a stream. They are scanned in one turn. Whole units of
+/// MPEG-TS that wait are no more than that.
+const REST_BYTES_MAX: usize = packets::HELD_BYTES_MAX;
+
 /// The source cannot continue the stream. Another stream begins with these bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Incompatible(pub Vec<u8>);
@@ -200,8 +204,10 @@ impl Splicer {
         Ok(())
     }
 
-    /// Ends the stream: appends the bytes that were held back.
+    /// Ends the stream: appends the bytes that were held back, at most [`REST_BYTES_MAX`]. More
+    /// would be the beginning of a unit that is not whole.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
+        let out_before = out.len();
         match std::mem::replace(&mut self.stage, Phase::Through) {
             Phase::Opening(opening) => {
                 out.extend_from_slice(&opening.bytes[opening.gone_out..]);
@@ -209,6 +215,7 @@ impl Splicer {
             Phase::Running(running) => running.finish(out),
             Phase::Joining(_) | Phase::Through => {}
         }
+        out.truncate(out_before + REST_BYTES_MAX);
     }
 
     /// Ends the source. Viewers have had a stream of this format, if it is known, with this header.

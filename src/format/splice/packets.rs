@@ -58,7 +58,7 @@ struct OpenPes {
 
 /// Most bytes that wait, whatever a unit may have: they all go out at once, and are scanned in that
 /// turn. A larger picture passes as it comes.
-const HELD_BYTES_MAX: usize = 1024 * 1024;
+pub(super) const HELD_BYTES_MAX: usize = 1024 * 1024;
 /// Most packets with tables or unknown content that wait. A scan of these costs most.
 const OTHERS_MAX: usize = 1024;
 /// Most streams whose PES packets are held at once.

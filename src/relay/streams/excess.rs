@@ -78,10 +78,10 @@ impl Streams {
         stream.is_paused || has_rested
     }
 
-    /// Returns whether a stream's source has to wait for its bucket.
+    /// Returns whether a stream's source has to wait: for its bucket, or for its splicer.
     pub fn rests(&self, id: StreamId) -> bool {
         let stream = self.streams.get(id);
-        stream.is_some_and(|stream| stream.rests_until().is_some())
+        stream.is_some_and(|stream| stream.rests_until().is_some() || !stream.spliced.is_empty())
     }
 
     /// Reads a source again that has waited for its bucket.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::history::History;
 use super::remux_target::{GO_BYTES, GO_WORK, RemuxedStream};
 use super::rtp_out::RtpOut;
-use super::stream::UNIT_PART;
+use super::splicing::UNIT_PART;
 use super::titles::Programme;
 use super::viewer::Place;
 use super::{Stream, StreamSource, Streams};

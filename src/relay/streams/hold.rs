@@ -17,7 +17,8 @@
 
 use std::net::SocketAddr;
 
-use super::stream::{Stream, UNIT_PART};
+use super::splicing::{Spliced, UNIT_PART};
+use super::stream::Stream;
 use super::{SourceInfo, StreamSource, Streams};
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;
@@ -65,6 +66,9 @@ impl Streams {
             Detected::Undecided => None,
             Detected::Unknown => return false,
         };
+        // What the stream does not have yet is left out: its source may break at any time, and all at once
+        // costs much.
+        stream.spliced = Spliced::default();
         let Some(splicer) = &mut stream.splicer else {
             return false;
         };

@@ -19,6 +19,7 @@ mod remuxed;
 mod row;
 mod rtp;
 mod rtp_out;
+mod splicing;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -72,6 +73,8 @@ pub(super) struct Streams {
     frame: Frame,
     /// Reused for the output of a splicer.
     spliced: Vec<u8>,
+    /// Streams that do not have all that their splicers have let go.
+    passing: VecDeque<StreamId>,
     /// Reused for the output of a remuxer.
     remuxed: Vec<u8>,
     /// Remuxed streams that have yet to catch up with their originals.

@@ -356,21 +356,12 @@ impl Streams {
         Ok(id)
     }
 
-    /// Feeds new bytes to the remuxed streams that keep up. They read a long unit, which a splicer lets
-    /// go at once, from the buffer, over several turns.
+    /// Feeds new bytes to the remuxed streams that keep up.
     pub(super) fn feed_remuxed(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
-        let newest = self.streams.get(id).map(|stream| stream.buffer.newest());
-        let begin = newest.map(|newest| newest - bytes.len() as u64);
         for id in self.all_remuxed_of(id) {
             let stream = self.streams.get_mut(id);
             let remuxed = stream.and_then(|stream| stream.remuxed.as_mut());
-            let Some(remuxed) = remuxed.filter(|remuxed| remuxed.behind().is_none()) else {
-                continue;
-            };
-            if bytes.len() > GO_BYTES {
-                remuxed.behind = begin;
-                self.behind.push_back(id);
-                self.catch_up(id, GO_BYTES, GO_WORK, ctx);
+            if remuxed.is_none_or(|remuxed| remuxed.behind().is_some()) {
                 continue;
             }
             for piece in bytes.chunks(PIECE_BYTES) {
@@ -550,7 +541,8 @@ impl Streams {
         if self.is_ahead(id, ctx) {
             return 0;
         }
-        let Some(original) = self.streams.get(id) else {
+        let original = self.streams.get(id);
+        let Some(original) = original.filter(|original| original.spliced.is_empty()) else {
             return 0;
         };
         let wanted = original.buffer.wanted_bytes(&self.pool);

@@ -11,11 +11,12 @@ use super::history::History;
 use super::remux_target::{READ_PER_BYTE, RemuxTarget, RemuxedStream};
 use super::rtp::RtpInput;
 use super::rtp_out::RtpOut;
+use super::splicing::Spliced;
 use super::titles::Programme;
 use super::write_queue::Backlog;
 use super::{CutReason, Cuts, StreamSource};
 use crate::format::Format;
-use crate::format::splice::{Incompatible, Splicer};
+use crate::format::splice::Splicer;
 use crate::gate::SessionId;
 use crate::hls::Cutter;
 use crate::http;
@@ -58,6 +59,9 @@ pub struct Stream {
     pub(super) via: Option<String>,
     /// Joins successive sources into one stream, where streams are held.
     pub(super) splicer: Option<Box<Splicer>>,
+    /// What the splicer has let go, and the stream does not have yet.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    pub(super) spliced: Spliced,
     /// Media type that the source of a held stream declared.
     pub(super) source_type: Option<String>,
     /// State of its RTP source, or of the last one.
@@ -120,6 +124,7 @@ impl Stream {
             pull: None,
             via: None,
             splicer: None,
+            spliced: Spliced::default(),
             source_type: None,
             input: None,
             bare: None,
@@ -276,10 +281,6 @@ impl Stream {
 pub const SHUT_DOWN: &str = "the server shuts down";
 /// Most bytes of RTMP that are read at once: a message of 4 bytes is a tag of 18.
 const RTMP_READ_BYTES_MAX: usize = 8 * 1024;
-/// The splicer holds a unit until it is whole, up to this fraction of `--buffer` and of what
-/// `--buffers` leaves the stream. A source is read in pieces of at most the same size. So a unit and
-/// the piece with its end do not push a viewer that keeps up out of the buffer.
-pub(super) const UNIT_PART: usize = 2;
 /// What the end of a stream costs. It closes connections and releases its state.
 const STREAM_COST: usize = 8 * 1024;
 const ABORTED: &str = "the operator has ended this stream";
@@ -378,27 +379,15 @@ impl Streams {
             self.take_sample(id, ctx);
         }
         let stream = self.streams.get_mut(id)?;
-        let Some(splicer) = &mut stream.splicer else {
-            self.pass_on(id, bytes, ctx);
-            return None;
-        };
-        // A held unit leaves together with the units that follow in the same piece. Together they must
-        // not overwrite what a viewer that keeps up has not received.
-        splicer.limit_units(stream.buffer.keepable_bytes(&self.pool) / UNIT_PART);
-        let mut spliced = std::mem::take(&mut self.spliced);
-        let fed = splicer.feed(bytes, &mut spliced);
-        self.work += splicer.take_work();
-        self.pass_on(id, &spliced, ctx);
-        spliced.clear();
-        // One stream's large unit must not keep this much memory for all streams.
-        spliced.shrink_to(SOURCE_READ_BYTES_MAX);
-        self.spliced = spliced;
-        let Incompatible(bytes) = fed.err()?;
-        Some((self.begin_anew(id, ctx)?, bytes))
+        if stream.splicer.is_some() {
+            return self.splice(id, bytes, ctx);
+        }
+        self.pass_on(id, bytes, ctx);
+        None
     }
 
-    /// Passes the spliced bytes to the stream and to the streams that are remuxed from it.
-    fn pass_on(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
+    /// Passes media to the stream and to the streams that are remuxed from it.
+    pub(super) fn pass_on(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
         // Streams that are behind read before `bytes` overwrite what they have yet to read.
         let behind_bytes_max = READ_PER_BYTE.saturating_mul(bytes.len());
         for remuxed in self.all_remuxed_of(id) {
@@ -503,11 +492,7 @@ impl Streams {
         if stream.buffer.end().is_some() {
             return;
         }
-        if let Some(splicer) = &mut stream.splicer {
-            let mut rest = Vec::new();
-            splicer.finish(&mut rest);
-            self.pass_on(id, &rest, ctx);
-        }
+        self.finish_splicing(id, end, ctx);
         let has_viewers = self.is_watched_in_any_container(id);
         for remuxed in self.all_remuxed_of(id) {
             // A stream that is behind ends when it has caught up.

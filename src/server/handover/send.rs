@@ -14,7 +14,7 @@ use super::wire::{self, FRAME_BYTES_MAX, Kind, PIECE_BYTES_MAX, TAKEN};
 use super::{Hello, peer_of_same_user};
 use crate::config::Config;
 use crate::handover::FORMAT;
-use crate::relay::handover::{Copying, Piece, hand_over, is_quiet, let_go};
+use crate::relay::handover::{Copying, Piece, hand_over, is_quiet, let_go, settle};
 use crate::relay::{ConnectionId, Relay, UdpPort};
 use crate::server::bound::Place;
 use crate::server::disk::Disk;
@@ -99,10 +99,10 @@ impl Handover {
     }
 
     /// Waits for a successor at this listener.
-    pub fn wait_at(&mut self, mut listener: Listener, registry: &Registry) -> io::Result<()> {
-        listener.register(SUCCESSOR, registry)?;
-        (self.listener, self.is_ready) = (Some(listener), true);
-        Ok(())
+    pub fn wait_at(&mut self, listener: Listener, registry: &Registry) -> io::Result<()> {
+        self.is_ready = true;
+        // If this fails, the file stays: the other server may still use it.
+        self.listener.insert(listener).register(SUCCESSOR, registry)
     }
 
     /// Returns whether there is something to do at once.
@@ -376,6 +376,7 @@ impl Server {
             return Ok(());
         }
         let stopped = std::time::Instant::now();
+        settle(&mut self.relay, now);
         self.act(now);
         while self.sockets.close_some() {}
         let Some(mut successor) = self.handover.successor.take() else {

@@ -84,6 +84,7 @@ impl World {
     }
 
     fn hand_over(&mut self) {
+        handover::settle(&mut self.relay, self.now);
         self.act();
         if !handover::is_quiet(&self.relay) || self.is_compared && !self.errands.is_empty() {
             return;
