@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -322,10 +322,10 @@ fn who_does_not_take_over_changes_nothing() {
     });
 }
 
-/// The successor cannot give up its rights, since a folder is gone. The other server must not have left
-/// by then.
+/// The folder of a socket is gone. The other server must not have left by then, and its sockets must be
+/// as they were.
 #[test]
-fn a_successor_that_cannot_give_up_its_rights_changes_nothing() {
+fn a_successor_that_cannot_listen_changes_nothing() {
     let folder = Folder::new("gone");
     let gone = folder.0.join("gone");
     fs::create_dir(&gone).expect("a folder");
@@ -336,31 +336,84 @@ fn a_successor_that_cannot_give_up_its_rights_changes_nothing() {
         &handover,
         &socket,
         "--listen=127.0.0.1:0",
-        "--rtp=off",
+        "--rtp=127.0.0.1:0",
     ];
-    let server = Server::start(&options);
-    let line = server.await_line(&["event=sandbox"]);
-    if lacks("landlock", line.contains("files=refused")) {
-        return;
-    }
-    server.admit("tv");
+    let mut server = Server::start(&options);
+    let client = datagrams::client();
+    datagrams::admit(&server, "tv", &[&client]);
     let mut source = Source::open(server.address(), "/stream/tv");
     let mut viewer = Viewer::ask(server.address(), "/stream/tv");
     server.await_viewers("tv", 1);
     fs::remove_dir_all(&gone).expect("it was there");
+    let other = [&options[..], &["--dscp=46"]].concat();
+    let output = support::server::command(&other).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("cannot listen: '"),
+        "{said}"
+    );
+    server.await_line(&["event=not-handed-over"]);
+    let sent = include_bytes!("media/h264.ts");
+    source.send(sent);
+    assert_eq!(datagrams::next_dscp(&client), 0);
+    assert_eq!(source.finish().status(), 200);
+    viewer.assert_rest(sent);
+    // One that takes over sets it.
+    let other = [LOOPBACK, &handover, "--rtp=127.0.0.1:0", "--dscp=46"];
+    let new = Server::start(&other);
+    new.await_line(&["event=taken-over"]);
+    assert!(server.exit_status().success());
+    let mut source = Source::open(new.address(), "/stream/tv");
+    source.send(sent);
+    until("datagrams leave with the new value", || {
+        (datagrams::next_dscp(&client) == 46).then_some(())
+    });
+    assert!(
+        !new.stderr()
+            .iter()
+            .any(|line| line.contains("outgoing-options"))
+    );
+}
+
+/// Another server's socket is at the path of this one's. The successor does not take it for its own,
+/// and makes a file that is gone anew.
+#[test]
+fn a_socket_that_clients_do_not_find_is_not_handed_over() {
+    let folder = Folder::new("moved");
+    let path = folder.0.join("s");
+    let options = [
+        LOOPBACK.to_owned(),
+        folder.option(),
+        format!("--listen=unix:{}", path.display()),
+        "--listen=127.0.0.1:0".to_owned(),
+        "--rtp=off".to_owned(),
+    ];
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let mut server = Server::start(&options);
+    fs::remove_file(&path).expect("it is there");
+    let other = UnixListener::bind(&path).expect("a free path");
     let output = support::server::command(&options)
         .output()
         .expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        !output.status.success() && said.contains("cannot give up files"),
+        !output.status.success() && said.contains("in use"),
         "{said}"
     );
     server.await_line(&["event=not-handed-over"]);
-    let sent = media(1, 100_000);
-    source.send(&sent);
-    assert_eq!(source.finish().status(), 200);
-    viewer.assert_rest(&sent);
+    assert!(UnixStream::connect(&path).is_ok(), "the other's file stays");
+    drop(other);
+    fs::remove_file(&path).expect("it is there");
+    let new = Server::start(&options);
+    new.await_line(&["event=taken-over"]);
+    assert!(server.exit_status().success());
+    let mut client = UnixStream::connect(&path).expect("it is there again");
+    client
+        .write_all(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
+        .expect("it listens");
+    let mut answer = [0; 12];
+    client.read_exact(&mut answer).expect("it answers");
+    assert_eq!(&answer, b"HTTP/1.1 200");
 }
 
 /// One that hears all, and says nothing: a second, for which everybody waits.
@@ -789,6 +842,65 @@ fn a_successor_that_is_killed_changes_nothing() {
         }
     }
     assert!(killed > 30, "{killed} were killed");
+}
+
+/// The kernel refuses a successor a call. The other server goes on, its sockets are as they were, and
+/// their files stay.
+#[test]
+#[ignore = "needs strace"]
+fn a_successor_that_is_refused_a_call_changes_nothing() {
+    for calls in ["epoll_ctl", "openat"] {
+        let folder = Folder::new("refused");
+        let path = folder.0.join("s");
+        let options = [
+            LOOPBACK.to_owned(),
+            folder.option(),
+            format!("--listen=unix:{}", path.display()),
+            "--listen=127.0.0.1:0".to_owned(),
+            "--rtp=127.0.0.1:0".to_owned(),
+        ];
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let mut server = Server::start(&options);
+        let client = datagrams::client();
+        datagrams::admit(&server, "tv", &[&client]);
+        let mut source = Source::open(server.address(), "/stream/tv");
+        let mut refused = 0;
+        for when in 1.. {
+            let mut strace = Command::new("strace")
+                .args(["-f", "-qq", "-o", "/dev/null", "-e"])
+                .arg(format!("inject={calls}:error=ENOSPC:when={when}+"))
+                .arg(support::server::program())
+                .args(&options)
+                .arg("--dscp=46")
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("strace runs");
+            let has_left = || {
+                let told = server.stderr();
+                told.iter().any(|line| line.contains("event=handed-over"))
+            };
+            let is_refused = until("it leaves, or takes over", || {
+                let ended = strace.try_wait().expect("a child").is_some();
+                (ended || has_left()).then_some(ended)
+            });
+            if !is_refused || has_left() {
+                let _ = Command::new("pkill")
+                    .args(["-KILL", "-P", &strace.id().to_string()])
+                    .status();
+                strace.wait().expect("a child");
+                assert!(server.exit_status().success());
+                break;
+            }
+            refused += 1;
+            let case = format!("{calls} {when}");
+            assert!(UnixStream::connect(&path).is_ok(), "{case}");
+            assert!(folder.0.join("handover").exists(), "{case}");
+            assert!(is_answered(server.address()), "{case}");
+            source.send(include_bytes!("media/h264.ts"));
+            assert_eq!(datagrams::next_dscp(&client), 0, "{case}");
+        }
+        assert!(refused > 3, "{refused} were refused one of {calls}");
+    }
 }
 
 /// A listener with titles gets the bytes of one without, over a source that goes on after another, one

@@ -176,7 +176,7 @@ pub fn is_quiet(relay: &Relay) -> bool {
 /// Passes all streams what their splicers have let go, before this process stops.
 pub fn settle(relay: &mut Relay, now: Instant) {
     relay.ctx.set_now(now);
-    relay.streams.pass_everything_spliced(&mut relay.ctx);
+    while relay.streams.pass_spliced(&mut relay.ctx) {}
     relay.dispatch_events();
 }
 

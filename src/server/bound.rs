@@ -24,6 +24,8 @@ pub(super) enum Place {
     Handover,
     /// The RTP socket.
     Rtp,
+    /// The RTP socket that the service manager opened.
+    PassedRtp,
     /// The RTCP socket.
     Rtcp,
     /// The socket of a multicast group, with the value of its `--join`.
@@ -56,12 +58,25 @@ impl Bound {
         self.take(|place| *place == Place::Handover)
     }
 
-    /// Takes the RTP socket, if it was bound here, and that for RTCP.
-    pub fn rtp(&mut self, bind: &Bind) -> Option<(UdpSocket, Option<UdpSocket>)> {
+    /// Takes the RTP socket that the service manager opened.
+    pub fn passed_rtp(&mut self) -> Option<UdpSocket> {
+        self.take(|place| *place == Place::PassedRtp)
+    }
+
+    /// Takes the RTP socket that was bound here.
+    pub fn rtp(&mut self, bind: &Bind) -> Option<UdpSocket> {
         let rtp: UdpSocket = self.take(|place| *place == Place::Rtp)?;
-        let is_it = rtp.local_addr().is_ok_and(|bound| is_bound(bind, bound));
-        let rtcp = self.take(|place| is_it && *place == Place::Rtcp);
-        is_it.then_some((rtp, rtcp))
+        let bound = rtp.local_addr();
+        bound
+            .is_ok_and(|bound| is_bound(bind, bound))
+            .then_some(rtp)
+    }
+
+    /// Takes the RTCP socket of this RTP socket.
+    pub fn rtcp(&mut self, rtp: &UdpSocket) -> Option<UdpSocket> {
+        let rtcp: UdpSocket = self.take(|place| *place == Place::Rtcp)?;
+        let (rtp, bound) = (rtp.local_addr().ok()?, rtcp.local_addr().ok()?);
+        (rtp.port().checked_add(1) == Some(bound.port())).then_some(rtcp)
     }
 
     /// Takes the socket of a group, if it is at the port of the RTP socket.

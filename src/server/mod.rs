@@ -119,6 +119,7 @@ struct Server {
 }
 
 /// What clients of a listener speak.
+#[derive(Clone, Copy)]
 enum Protocol {
     Http,
     /// The same. The service manager opened the listener.

@@ -207,6 +207,7 @@ impl Server {
         if inherited.listeners.is_empty() {
             inherited.listeners = bound.passed();
         }
+        inherited.rtp = inherited.rtp.or_else(|| bound.passed_rtp());
         self.listen(&config.listen, inherited.listeners, &mut bound)?;
         if let Some(bind) = &config.rtmp {
             let listener = bind_tcp(bind, "rtmp", &mut bound)?;
@@ -226,14 +227,6 @@ impl Server {
         }
         if let Some(tokens) = tokens {
             self.relay.restore(tokens, self.now());
-        }
-        // The RTP socket may still be the other server's, too. So this comes last.
-        if let Some(udp) = &mut self.udp {
-            udp.set_outgoing(&config.outgoing).map_err(|error| {
-                let interface = &config.outgoing.interface;
-                let interface = interface.as_ref().map_or("any", InterfaceName::as_str);
-                format!("cannot send to groups by the interface {interface}: {error}")
-            })?;
         }
         Ok(predecessor)
     }
@@ -257,6 +250,14 @@ impl Server {
             predecessor.taken()?;
             self.console.write_line(&format!(
                 "level=info event=taken-over connections={connections}"
+            ));
+        }
+        // Until here the RTP socket was the other server's, too.
+        if let Some(udp) = &self.udp
+            && let Err(error) = udp.set_outgoing(&config.outgoing)
+        {
+            self.console.write_line(&format!(
+                "level=warn event=outgoing-options-not-set detail=\"{error}: datagrams go out with the socket's own DSCP, TTL and interface\""
             ));
         }
         Ok(())
@@ -305,10 +306,9 @@ impl Server {
                     Listen::Tcp(bind) => Listener::tcp(bind_tcp(bind, "listen", bound)?),
                     Listen::Unix(path) => match bound.unix(path) {
                         Some(listener) => Listener::unix_again(listener, path),
-                        None => Listener::unix(path).map_err(|error| {
-                            io::Error::other(format!("'{}': {error}", path.display()))
-                        }),
-                    },
+                        None => Listener::unix(path),
+                    }
+                    .map_err(|error| io::Error::other(format!("'{}': {error}", path.display()))),
                 };
                 self.accept_from(listener, Protocol::Http)?;
             }
@@ -325,8 +325,16 @@ impl Server {
         protocol: Protocol,
     ) -> Result<(), String> {
         let failed = |error: io::Error| format!("cannot listen: {error}");
-        let mut listener = listener.map_err(failed)?;
         let token = Token(LISTENERS_FROM + self.listeners.len());
+        // If this fails, the file of a socket that another server uses stays with the others.
+        self.listeners.push(Accepting {
+            listener: listener.map_err(failed)?,
+            protocol,
+            is_ready: true,
+        });
+        let Some(Accepting { listener, .. }) = self.listeners.last_mut() else {
+            return Ok(());
+        };
         listener
             .register(token, self.poll.registry())
             .map_err(failed)?;
@@ -340,11 +348,6 @@ impl Server {
                 .console
                 .write_line(&format!("listening rtmp {listener}")),
         }
-        self.listeners.push(Accepting {
-            listener,
-            protocol,
-            is_ready: true,
-        });
         Ok(())
     }
 
@@ -356,12 +359,19 @@ impl Server {
         passed: &mut Bound,
     ) -> Result<(), String> {
         let failed = |error: io::Error| format!("cannot wait for RTP: {error}");
-        let (socket, rtcp) = match (inherited, passed.rtp(bind)) {
-            (None, Some(had)) => had,
-            (Some(socket), _) => (socket, None),
-            (None, None) => (bind_udp(bind)?, None),
+        let is_passed = inherited.is_some();
+        let socket = match inherited.or_else(|| passed.rtp(bind)) {
+            Some(socket) => socket,
+            None => bind_udp(bind)?,
         };
+        let rtcp = passed.rtcp(&socket);
         let mut udp = Udp::new(socket, rtcp).map_err(failed)?;
+        udp.is_passed = is_passed;
+        let interface = config.outgoing.interface.as_ref();
+        udp.choose_interface(interface).map_err(|error| {
+            let interface = interface.map_or("any", InterfaceName::as_str);
+            format!("cannot send to groups by the interface {interface}: {error}")
+        })?;
         let bound = udp.bound().map_err(failed)?;
         for (index, join) in config.core.joins.iter().enumerate() {
             let port = UdpPort::Group(index);

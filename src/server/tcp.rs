@@ -46,9 +46,16 @@ pub(super) struct SocketFile {
     identity: Option<(u64, u64)>,
 }
 
+impl SocketFile {
+    /// Returns whether it is still at its path.
+    fn is_there(&self) -> bool {
+        self.identity.is_some() && self.identity == socket_at(&self.path)
+    }
+}
+
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if self.identity.is_some() && self.identity == socket_at(&self.path) {
+        if self.is_there() {
             // Another process may have removed it.
             let _ = fs::remove_file(&self.path);
         }

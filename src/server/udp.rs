@@ -21,7 +21,11 @@ pub struct Udp {
     inlets: Vec<Inlet>,
     /// Index of the socket to read next.
     next_inlet: usize,
+    /// Whether the service manager opened the RTP socket.
+    pub is_passed: bool,
     is_ipv6: bool,
+    /// Index of the interface by which datagrams to groups leave; 0: any.
+    interface: u32,
     /// Current segment size of the RTP socket; 0: no segmentation. `None`: it is not known.
     segment_bytes: Option<usize>,
     has_segmentation: bool,
@@ -88,7 +92,9 @@ impl Udp {
         Ok(Udp {
             inlets: [rtp].into_iter().chain(rtcp).collect(),
             next_inlet: 0,
+            is_passed: false,
             is_ipv6: bound.is_ipv6(),
+            interface: 0,
             // Another process may use the socket, and continue if this one cannot start. So the first
             // datagrams show whether the kernel can segment.
             segment_bytes: None,
@@ -130,13 +136,18 @@ impl Udp {
         self.inlets.iter_mut().map(|inlet| &mut inlet.socket)
     }
 
-    /// Sets how datagrams are sent.
-    pub fn set_outgoing(&mut self, outgoing: &Outgoing) -> io::Result<()> {
-        let interface = index_of(outgoing.interface.as_ref())?;
+    /// Chooses the interface by which datagrams to groups leave. `None`: the routing table chooses.
+    pub fn choose_interface(&mut self, interface: Option<&InterfaceName>) -> io::Result<()> {
+        self.interface = index_of(interface)?;
+        Ok(())
+    }
+
+    /// Sets how datagrams are sent: DSCP, and what [`Udp::choose_interface`] chose.
+    pub fn set_outgoing(&self, outgoing: &Outgoing) -> io::Result<()> {
         let socket = self.rtp().as_fd();
         for is_ipv6 in [false, true] {
             let set = sys::options::set_dscp(socket, is_ipv6, outgoing.dscp).and_then(|()| {
-                sys::options::set_multicast(socket, is_ipv6, outgoing.hops, interface)
+                sys::options::set_multicast(socket, is_ipv6, outgoing.hops, self.interface)
             });
             // The machine may lack the other IP version.
             if is_ipv6 == self.is_ipv6 {

@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 
 use crate::support::client::Client;
 use crate::support::process::signal;
+#[cfg(feature = "handover")]
+use crate::support::server::Server;
 use crate::support::server::program;
 use crate::support::{PATIENCE, free_address, uninterrupted};
 
@@ -109,4 +111,36 @@ fn sockets_that_are_anothers_are_left_alone() {
     assert_eq!(answer.status(), 200);
     let log = service.stop();
     assert!(!log.contains("event=listen-ignored"), "{log}");
+}
+
+/// So does the socket for RTP, whatever the options name.
+#[cfg(feature = "handover")]
+#[test]
+fn passed_sockets_go_over_to_a_successor() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let rtp = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("its address");
+    let rtp_address = rtp.local_addr().expect("its address");
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("passed.handover");
+    let _ = std::fs::remove_file(&path);
+    let handover = format!("--handover=unix:{}", path.display());
+    let options = [
+        "--token-server=127.0.0.1",
+        "--listen=127.0.0.1:1",
+        "--rtp=127.0.0.1:0",
+        &handover,
+    ];
+    let sockets = [listener.into(), rtp.into()];
+    let mut first = Service::start("passed.state", sockets, &options);
+    first.await_state("READY=1");
+    let succeed = || {
+        let next = Server::start(&options);
+        next.await_line(&["event=taken-over"]);
+        assert_eq!((next.address(), next.rtp), (address, Some(rtp_address)));
+        next
+    };
+    let mut next = succeed();
+    assert!(first.child.wait().expect("a child").success());
+    let _last = succeed();
+    assert!(next.exit_status().success());
 }

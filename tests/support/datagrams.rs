@@ -74,6 +74,39 @@ pub fn admit_as(server: &Server, session: &str, types: &str, clients: &[&UdpSock
     assert_eq!(answer.status(), 201, "{}", answer.text());
 }
 
+/// Returns the DSCP of the next datagram.
+pub fn next_dscp(socket: &UdpSocket) -> u8 {
+    let on: libc::c_int = 1;
+    let (mut datagram, mut control) = ([0u8; 2048], [0u64; 16]);
+    let mut part = libc::iovec {
+        iov_base: datagram.as_mut_ptr().cast(),
+        iov_len: datagram.len(),
+    };
+    // SAFETY: all zeros are a message of nothing.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: the descriptor is open, and the pointers are to live values of these sizes. The kernel
+    // fills the control buffer, which is aligned for a header, up to the length that it returns.
+    unsafe {
+        let size = size_of_val(&on) as libc::socklen_t;
+        let on = (&raw const on).cast();
+        let set = libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_RECVTOS,
+            on,
+            size,
+        );
+        assert_eq!(set, 0);
+        assert!(libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) > 0);
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        assert!(!header.is_null() && (*header).cmsg_type == libc::IP_TOS);
+        *libc::CMSG_DATA(header) >> 2
+    }
+}
+
 /// The next datagram.
 pub fn receive(socket: &UdpSocket) -> Vec<u8> {
     let mut datagram = [0; 2048];

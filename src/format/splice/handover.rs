@@ -27,18 +27,23 @@ impl Splicer {
         }
     }
 
-    /// Limits units to this length from now on. Returns whether the received state is possible then.
+    /// Limits units to this length from now on. Returns whether the received state is possible. A
+    /// longer unit, of which the other server has a part, passes as it comes.
     pub fn restore(&mut self, unit_bytes_max: usize) -> bool {
-        self.unit_bytes_max = self.unit_bytes_max.min(unit_bytes_max);
-        let cutter = match &mut self.stage {
-            Phase::Running(running) => Some(&mut running.cutter),
-            Phase::Joining(joining) => Some(&mut joining.cutter),
-            Phase::Opening(_) | Phase::Through => None,
-        };
-        if let Some(cutter) = cutter {
-            cutter.limit_units(self.unit_bytes_max);
+        let had = self.unit_bytes_max.min(COUNT_MAX as usize);
+        let is_valid = self.is_valid(had.max(unit_bytes_max));
+        self.unit_bytes_max = had.min(unit_bytes_max);
+        match &mut self.stage {
+            Phase::Running(running) => {
+                running.cutter.limit_units(self.unit_bytes_max);
+                running.window.look_again();
+            }
+            Phase::Joining(joining) => {
+                joining.cutter.limit_units(self.unit_bytes_max);
+            }
+            Phase::Opening(_) | Phase::Through => {}
         }
-        self.is_valid(unit_bytes_max)
+        is_valid
     }
 
     /// Returns whether a received state is possible, for units of this length.

@@ -414,3 +414,37 @@ fn a_stream_goes_on_when_its_udp_clients_are_not_served_any_more() {
         assert!(stage.relay.bytes_wanted(source) > 0, "{case}");
     }
 }
+
+/// Remuxing is off in one process, and on again in the next: the UDP clients get media again, though
+/// somebody had asked for a playlist a moment before.
+#[test]
+fn remuxing_that_was_off_for_one_process_begins_again() {
+    let flv = include_bytes!("../../../tests/media/h264.flv");
+    let options = [API, "--buffer=1M", "--hls=on"];
+    let mut stage = with_rtp(&options);
+    let add = "POST /api/add-token?type=http,rtp-udp&sessionid=s&udp-clients=10.7.0.1:9 \
+               HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let call = stage.client(add);
+    stage.assert_status(call, 201);
+    let source = stage.client(&PUT.replace(
+        "Content-Length: 9\r\n\r\nabc",
+        "Content-Length: 99999999\r\n\r\n",
+    ));
+    let (front, rest) = flv.split_at(flv.len() / 2);
+    stage.send_media(source, front);
+    stage.client("GET /stream/s/index.m3u8 HTTP/1.1\r\nHost: h\r\n\r\n");
+    let rtp = "10.9.0.1:5004".parse().expect("an address");
+    for options in [&[&options[..], &["--remux=off"]].concat()[..], &options] {
+        stage.change_hands(options);
+        stage.relay.set_rtp(rtp);
+        stage.settle();
+    }
+    let mut datagrams = 0;
+    for piece in rest.chunks(2_000) {
+        stage.send_media(source, piece);
+        stage.wait(std::time::Duration::from_millis(500));
+        let next = |stage: &mut Stage| stage.relay.next_datagrams(stage.now, &[]).is_some();
+        datagrams += (0..10_000).take_while(|_| next(&mut stage)).count();
+    }
+    assert!(datagrams > 0, "there are none");
+}

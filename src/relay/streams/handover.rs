@@ -339,6 +339,9 @@ impl Streams {
         for original in self.originals() {
             for id in self.all_remuxed_of(original) {
                 self.set_own_clients(id, Rc::new([]), ctx);
+                if let Some(stream) = self.streams.get_mut(id) {
+                    stream.attended_until = None;
+                }
                 self.end_one_remuxed(id, End::Lost, ctx);
                 self.forget_if_over(id, ctx);
             }

@@ -95,11 +95,6 @@ impl Streams {
         }
     }
 
-    /// Passes all streams everything: this process is about to stop.
-    pub fn pass_everything_spliced(&mut self, ctx: &mut Context) {
-        while self.pass_spliced(ctx) {}
-    }
-
     /// Returns whether some stream does not have all that its splicer has let go.
     pub fn has_spliced(&self) -> bool {
         !self.passing.is_empty()

@@ -25,7 +25,7 @@ pub(super) use receive::Predecessor;
 pub(super) use send::Handover;
 
 use super::sys::descriptors;
-use super::sys::process::await_end;
+use super::sys::process::Process;
 use super::tcp::Listener;
 use crate::config::Config;
 use crate::relay::Settings;
@@ -78,18 +78,10 @@ impl Handover {
                 }
                 Err(error) => return Err(failed(error)),
             };
-            let process = peer_of_same_user(&socket).map_err(failed)?;
-            let receiver = Receiver::of(socket, config, settings.clone(), registry);
-            let error = match receiver.receive() {
-                Ok(predecessor) => return Ok((handover, Some(predecessor))),
-                Err(error) => error,
-            };
-            let is_cut = matches!(
-                error.kind(),
-                io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
-            );
-            if !(is_cut && await_end(process, EXIT_TIME)) {
-                return Err(failed(error));
+            let process = Process::open(peer_of_same_user(&socket).map_err(failed)?);
+            let receiver = Receiver::of((socket, process), config, settings.clone(), registry);
+            if let Some(predecessor) = receiver.receive().map_err(failed)? {
+                return Ok((handover, Some(predecessor)));
             }
         }
     }

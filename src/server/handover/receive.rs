@@ -10,14 +10,15 @@ use mio::Registry;
 use mio::net::TcpStream;
 use serde::de::DeserializeOwned;
 
-use super::Hello;
 use super::wire::{Frame, Inbox, Kind, TAKEN};
+use super::{EXIT_TIME, Hello};
 use crate::config::Config;
 use crate::handover::is_known;
 use crate::relay::handover::{Piece, Successor, connections};
 use crate::relay::{ConnectionId, Relay, Settings, StreamId};
 use crate::server::bound::Bound;
 use crate::server::disk::TokenFile;
+use crate::server::sys::process::Process;
 use crate::server::sys::sending;
 use crate::server::tcp::Sockets;
 use crate::time::Instant;
@@ -25,6 +26,7 @@ use crate::time::Instant;
 /// The received state of another server, which waits until this one confirms that it takes over.
 pub struct Predecessor {
     socket: UnixStream,
+    process: Process,
     relay: Option<Relay>,
     now: Instant,
     /// When all of it had come.
@@ -74,18 +76,21 @@ impl Predecessor {
     }
 
     /// Confirms that this server takes over. An error: the other server continues, and this one must touch
-    /// nothing.
+    /// nothing. A server that has ended meanwhile cannot continue, and all of its state is here.
     pub fn taken(self) -> Result<(), String> {
-        let sent = sending::send(self.socket.as_fd(), &[IoSlice::new(&[TAKEN])]);
-        let failed = |error: io::Error| format!("the other server continues: {error}");
-        sent.map(drop).map_err(failed)
+        match sending::send(self.socket.as_fd(), &[IoSlice::new(&[TAKEN])]) {
+            Err(error) if !self.process.await_end(EXIT_TIME) => {
+                Err(format!("the other server continues: {error}"))
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 }
 
 impl<'a> Receiver<'a> {
-    /// Begins to receive from the server at this socket.
+    /// Begins to receive from the server at this socket, which is this process.
     pub fn of(
-        socket: UnixStream,
+        (socket, process): (UnixStream, Process),
         config: &'a Config,
         settings: Settings,
         registry: &'a Registry,
@@ -97,6 +102,7 @@ impl<'a> Receiver<'a> {
             registry,
             predecessor: Predecessor {
                 socket,
+                process,
                 relay: None,
                 now: Instant::START,
                 received: std::time::Instant::now(),
@@ -107,8 +113,24 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// Receives all frames. The sockets of clients are registered as they come.
-    pub fn receive(mut self) -> io::Result<Predecessor> {
+    /// Receives all frames. `None`: the other server has ended without handing over. The sockets of
+    /// clients are registered as they come.
+    pub fn receive(mut self) -> io::Result<Option<Predecessor>> {
+        match self.receive_frames() {
+            Err(error) if is_cut(&error) && self.predecessor.process.await_end(EXIT_TIME) => {
+                return Ok(None);
+            }
+            received => received?,
+        }
+        let (relay, now) = self.successor.take_over().map_err(io::Error::other)?;
+        self.predecessor.received = std::time::Instant::now();
+        let sockets = std::mem::take(&mut self.predecessor.sockets);
+        self.predecessor.sockets = sockets.only(connections(&relay), self.registry)?;
+        (self.predecessor.relay, self.predecessor.now) = (Some(relay), now);
+        Ok(Some(self.predecessor))
+    }
+
+    fn receive_frames(&mut self) -> io::Result<()> {
         let mut inbox = Inbox::new(self.predecessor.socket.try_clone()?, PATIENCE)?;
         let first = inbox.next()?;
         let hello: Hello = match first.kind {
@@ -119,16 +141,10 @@ impl<'a> Receiver<'a> {
         loop {
             let frame = inbox.next()?;
             if frame.kind == Kind::End {
-                break;
+                return Ok(());
             }
             self.take(frame)?;
         }
-        let (relay, now) = self.successor.take_over().map_err(io::Error::other)?;
-        self.predecessor.received = std::time::Instant::now();
-        let sockets = std::mem::take(&mut self.predecessor.sockets);
-        self.predecessor.sockets = sockets.only(connections(&relay), self.registry)?;
-        (self.predecessor.relay, self.predecessor.now) = (Some(relay), now);
-        Ok(self.predecessor)
     }
 
     fn take(&mut self, frame: Frame) -> io::Result<()> {
@@ -191,6 +207,13 @@ impl<'a> Receiver<'a> {
     }
 }
 
+fn is_cut(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
+    )
+}
+
 /// Splits a frame's content into its leading numbers and its rest.
 fn numbers<const COUNT: usize>(mut bytes: &[u8]) -> io::Result<([u64; COUNT], &[u8])> {
     let mut numbers = [0; COUNT];
@@ -215,6 +238,7 @@ mod tests {
     use std::io::Read;
     use std::net::{TcpListener, UdpSocket};
     use std::os::fd::{AsFd, BorrowedFd};
+    use std::process::Command;
 
     use mio::Poll;
 
@@ -258,6 +282,11 @@ mod tests {
     /// Returns what a successor receives in these frames of a server that ends then, and the server's
     /// socket.
     fn receive(frames: &[Sent]) -> (io::Result<Predecessor>, UnixStream) {
+        // The id of no process: nothing is waited for.
+        receive_from(Process::open(0), frames)
+    }
+
+    fn receive_from(process: Process, frames: &[Sent]) -> (io::Result<Predecessor>, UnixStream) {
         let (theirs, ours) = UnixStream::pair().expect("a pair");
         let some = UdpSocket::bind("127.0.0.1:0").expect("a port");
         let until = std::time::Instant::now() + Duration::from_secs(60);
@@ -273,7 +302,9 @@ mod tests {
                 let _ = theirs.shutdown(net::Shutdown::Write);
             });
             let config = Config::default();
-            Receiver::of(ours, &config, settings(), poll.registry()).receive()
+            let receiver = Receiver::of((ours, process), &config, settings(), poll.registry());
+            let received = receiver.receive();
+            received.map(|received| received.expect("the other server has not ended"))
         });
         (heard, theirs)
     }
@@ -387,5 +418,12 @@ mod tests {
         let said = heard.expect("it fits").taken();
         let why = said.expect_err("it is not there");
         assert!(why.starts_with("the other server continues: "), "{why}");
+        // One that was killed does not continue, and all of its state has come.
+        let mut other = Command::new("sleep").arg("60").spawn().expect("it runs");
+        let (heard, theirs) = receive_from(Process::open(other.id()), &frames);
+        drop(theirs);
+        other.kill().expect("it runs");
+        other.wait().expect("a child");
+        assert_eq!(heard.expect("it fits").taken(), Ok(()));
     }
 }

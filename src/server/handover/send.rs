@@ -439,7 +439,9 @@ impl Server {
         let send = |kind, bytes: &[u8], descriptors: &[BorrowedFd<'_>]| {
             wire::send(&successor.socket, (kind, bytes), descriptors, until)
         };
-        for accepting in &self.listeners {
+        // The successor binds the path of a socket anew if clients do not find it there.
+        let found = self.listeners.iter();
+        for accepting in found.filter(|accepting| accepting.listener.is_found()) {
             let (place, descriptor) = accepting.place()?;
             send(Kind::Listener, &json(&place)?, &[descriptor])?;
         }
@@ -452,6 +454,9 @@ impl Server {
         }
         for (port, group, descriptor) in self.udp.iter().flat_map(Udp::descriptors) {
             let place = match port {
+                UdpPort::Rtp if self.udp.as_ref().is_some_and(|udp| udp.is_passed) => {
+                    Place::PassedRtp
+                }
                 UdpPort::Rtp => Place::Rtp,
                 UdpPort::Rtcp => Place::Rtcp,
                 UdpPort::Group(_) => Place::Group(group.to_owned()),

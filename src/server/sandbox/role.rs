@@ -207,14 +207,15 @@ impl LoopNeeds {
             // Binding a socket shows whether an address belongs to this machine.
             rules.extend(all("bind").chain([send("sendmmsg")]));
             kinds.push((libc::SOCK_DGRAM, 0));
-            options.push(vec![is(1, libc::SOL_UDP), is(2, libc::UDP_SEGMENT)]);
+            options.extend(OUTGOING.map(|(level, option)| vec![is(1, level), is(2, option)]));
         }
         if !self.ports.is_empty() {
             rules.extend(all("connect"));
             kinds.push((libc::SOCK_STREAM, 0));
         }
         if self.hands_over {
-            rules.extend(all("geteuid"));
+            // It waits for the end of the other process.
+            rules.extend(all("geteuid poll ppoll"));
             let times = [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO];
             options.extend(times.map(|time| vec![is(1, libc::SOL_SOCKET), is(2, time)]));
         }
@@ -232,6 +233,18 @@ impl LoopNeeds {
         rules
     }
 }
+
+/// Options of the RTP socket: how large datagrams are, and how they leave. A successor sets these
+/// when the other server has left.
+const OUTGOING: [(i32, i32); 7] = [
+    (libc::SOL_UDP, libc::UDP_SEGMENT),
+    (libc::IPPROTO_IP, libc::IP_TOS),
+    (libc::IPPROTO_IP, libc::IP_MULTICAST_TTL),
+    (libc::IPPROTO_IP, libc::IP_MULTICAST_IF),
+    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS),
+    (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF),
+];
 
 /// Kinds of sockets with their protocols. Excludes those that reach other programs of this machine
 /// or the kernel, since a filter cannot limit which.

@@ -84,23 +84,34 @@ pub fn page_bytes() -> u64 {
     u64::try_from(bytes).unwrap_or(0)
 }
 
-/// Waits until a process has ended and its descriptors are closed. Returns whether it has.
+/// Another process, whose end can be awaited. An error: it has ended already, or this kernel cannot
+/// tell.
 #[cfg(feature = "handover")]
-pub fn await_end(process: u32, time: Duration) -> bool {
-    // SAFETY: it takes two numbers, and opens a descriptor for nobody else.
-    let descriptor = match unsafe { opened(libc::syscall(libc::SYS_pidfd_open, process, 0)) } {
-        Ok(descriptor) => descriptor,
-        // The process has ended already, or this kernel lacks the call.
-        Err(error) => return error.raw_os_error() == Some(libc::ESRCH),
-    };
-    let mut waited = libc::pollfd {
-        fd: descriptor.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let milliseconds = c_int::try_from(time.as_millis()).unwrap_or(c_int::MAX);
-    // SAFETY: the pointer is to one live pollfd, whose descriptor is open.
-    unsafe { libc::poll(&raw mut waited, 1, milliseconds) == 1 }
+pub struct Process(io::Result<OwnedFd>);
+
+#[cfg(feature = "handover")]
+impl Process {
+    /// Opens the process with this id.
+    pub fn open(id: u32) -> Process {
+        // SAFETY: it takes two numbers, and opens a descriptor for nobody else.
+        Process(unsafe { opened(libc::syscall(libc::SYS_pidfd_open, id, 0)) })
+    }
+
+    /// Waits until it has ended and its descriptors are closed. Returns whether it has.
+    pub fn await_end(&self, time: Duration) -> bool {
+        let descriptor = match &self.0 {
+            Ok(descriptor) => descriptor,
+            Err(error) => return error.raw_os_error() == Some(libc::ESRCH),
+        };
+        let mut waited = libc::pollfd {
+            fd: descriptor.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let milliseconds = c_int::try_from(time.as_millis()).unwrap_or(c_int::MAX);
+        // SAFETY: the pointer is to one live pollfd, whose descriptor is open.
+        unsafe { libc::poll(&raw mut waited, 1, milliseconds) == 1 }
+    }
 }
 
 /// Raises the limit on open files as far as possible. Returns the limit.

@@ -5,8 +5,19 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use mio::Registry;
 
-use super::Sockets;
+use super::{Listener, Sockets};
 use crate::relay::ConnectionId;
+
+impl Listener {
+    /// Returns whether clients find it: a socket in the file system may have lost its file, also to
+    /// another server.
+    pub fn is_found(&self) -> bool {
+        match self {
+            Listener::Tcp(_) => true,
+            Listener::Unix(_, file) => file.is_there(),
+        }
+    }
+}
 
 impl Sockets {
     /// Returns the connections of all open sockets.

@@ -100,3 +100,22 @@ fn all_of_a_long_unit_goes_over() {
     stage.send(source, "0\r\n\r\n");
     assert!(stage.media(viewer) == (media, true));
 }
+
+/// `--buffer` is smaller there: the unit passes as it comes, and nobody is cut.
+#[cfg(feature = "handover")]
+#[test]
+fn a_part_of_a_unit_that_is_too_long_for_the_new_options_goes_over() {
+    let (mut stage, source, viewer, media) = before_the_last_byte();
+    stage.change_hands(&["--hold=60", "--buffer=2M"]);
+    stage.send(source, &chunk(&media[media.len() - 1..]));
+    stage.send(source, "0\r\n\r\n");
+    let (got, is_complete) = stage.media(viewer);
+    assert!(is_complete);
+    // The viewer may skip. Most of the unit comes in one piece.
+    assert!(
+        got.len() > media.len() / 2,
+        "{} of {}",
+        got.len(),
+        media.len()
+    );
+}
