@@ -52,6 +52,7 @@ impl Remuxer {
     no_value! {
         fn feed(&mut self, _: &[u8], _: &mut usize, _: &mut Vec<u8>) -> Result<(), MediaError>;
         fn finish(&mut self, _: &mut Vec<u8>) -> Result<(), MediaError>;
+        fn shift(&self) -> Option<i64>;
         fn carries_any(&self) -> bool;
         fn carries_nothing(&self) -> bool;
         fn left_out(&self) -> &[String];
@@ -69,7 +70,12 @@ impl Remuxer {
         match *self {}
     }
 
-    pub fn resume(&mut self, state: RemuxerState, _header: Vec<u8>) -> Result<(), HandoverError> {
+    pub fn resume(
+        &mut self,
+        state: RemuxerState,
+        _shifts: Option<(i64, Option<i64>)>,
+        _header: Vec<u8>,
+    ) -> Result<(), HandoverError> {
         match state {}
     }
 }

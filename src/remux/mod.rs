@@ -112,7 +112,6 @@ impl Reader {
     }
 
     /// Returns how far the current times of the stream are moved, in nanoseconds.
-    #[cfg(feature = "handover")]
     fn shift(&self) -> i64 {
         match &self.container {
             Container::Flv(reader) => reader.timeline.shift,

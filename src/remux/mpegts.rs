@@ -113,7 +113,6 @@ impl MpegTs {
     }
 
     /// Returns how far the current times of the stream are moved, in nanoseconds.
-    #[cfg(feature = "handover")]
     pub(super) fn shift(&self) -> i64 {
         self.timeline.shift.saturating_add(self.clock.shift())
     }

@@ -52,6 +52,8 @@ struct Pipeline {
     /// Units that another process has written: for each track number, the units with a decode time
     /// before this one.
     written: Vec<(u64, i64)>,
+    /// By how much two clocks of the source move times. The next unit belongs to one of them.
+    clocks: Option<(i64, i64)>,
 }
 
 /// Longest distance, in nanoseconds, of a written unit before the first unwritten one. A longer one
@@ -191,12 +193,22 @@ impl Remuxer {
         }
     }
 
+    /// Returns the nanoseconds by which times of the source are moved, once there is output. They change
+    /// when its clock jumps.
+    pub fn shift(&self) -> Option<i64> {
+        let shift = self.pipeline.timeline.shift()?;
+        Some(shift.saturating_add(self.reader.shift()))
+    }
+
     /// Continues the output of another process, which has written this header. The remuxer reads the
-    /// source's header and earlier units again, and skips the units that were written.
+    /// source's header and earlier units again, and skips the units that were written. The first unit
+    /// may be of the newest clock, or of one of two: then `shifts` says by how much the older one moved
+    /// times, and the newer one, if that is not the newest.
     #[cfg(feature = "handover")]
     pub fn resume(
         &mut self,
         mut state: RemuxerState,
+        shifts: Option<(i64, Option<i64>)>,
         header: Vec<u8>,
     ) -> Result<(), HandoverError> {
         must(
@@ -217,6 +229,8 @@ impl Remuxer {
         state.clock = state.clock.clamp(-TIME_MAX, newest.unwrap_or(0));
         self.pipeline.writer.resume(&state, header);
         self.pipeline.written = state.written;
+        let clocks = shifts.map(|(older, newer)| (older, newer.unwrap_or(state.shift)));
+        self.pipeline.clocks = clocks.map(|(older, newer)| (possible(older), possible(newer)));
         self.reader.resume(state.setups);
         Ok(())
     }
@@ -241,6 +255,7 @@ impl Pipeline {
             numbers_left_out: Vec::new(),
             starts: Vec::new(),
             written: Vec::new(),
+            clocks: None,
         }
     }
 
@@ -308,6 +323,9 @@ impl Pipeline {
 
     /// Marks a unit's track as begun, if another process has written the unit. Returns whether it has.
     fn skip_if_written(&mut self, unit: &Unit<'_>) -> bool {
+        if let Some((older, newer)) = self.clocks.take() {
+            self.timeline.choose(unit.decode, older, newer);
+        }
         let number = self.tracks.get(unit.track).map(|track| track.number);
         let moved = self.timeline.moved(unit.decode);
         let mut written = self.written.iter();

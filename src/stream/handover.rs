@@ -49,14 +49,16 @@ impl<C: Copy> StreamBuffer<C> {
         self.buffer.oldest
     }
 
-    /// Returns where a remuxer reads again that has read up to `offset`, and what it reads first:
-    /// [`RESUME_JOINS`] join points back, or else at the first byte of the newest source, or at the
-    /// oldest unit in the buffer.
-    pub fn opening_before(&self, offset: u64, now: Instant) -> (Vec<u8>, u64) {
+    /// Returns where a remuxer reads again that has read from `from` up to `offset`, and what it reads
+    /// first: [`RESUME_JOINS`] join points back, or else at the first byte of the newest source, or at
+    /// the oldest unit that it has read and the buffer has.
+    pub fn opening_before(&self, (from, offset): (u64, u64), now: Instant) -> (Vec<u8>, u64) {
         let joins = self.points.joins.iter().map(|join| join.start);
-        let is_before = |start: &Start| (self.seam..=offset).contains(&start.offset);
+        let from = from.max(self.seam);
+        let is_before = |start: &Start| (from..=offset).contains(&start.offset);
         let before: Vec<Start> = joins.filter(is_before).collect();
-        if before.len() < RESUME_JOINS && self.buffer.oldest <= self.seam {
+        let has_all = from == self.seam && self.buffer.oldest <= self.seam;
+        if before.len() < RESUME_JOINS && has_all {
             let has_header = self.seam > 0;
             let header = has_header.then(|| self.header().to_vec());
             return (header.unwrap_or_default(), self.seam);

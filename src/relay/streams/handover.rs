@@ -225,16 +225,18 @@ impl Streams {
             invalid.push((id, HandoverError(why.to_owned())));
             return Ok(());
         };
-        if let Err(why) = remuxer.resume(state, stream.buffer.header().to_vec()) {
+        let read = remuxed.read(original.newest());
+        let (lead, offset) = original.opening_before(read, ctx.now());
+        let header = stream.buffer.header().to_vec();
+        if let Err(why) = remuxer.resume(state, remuxed.shifts_at(offset), header) {
             invalid.push((id, why));
             return Ok(());
         }
-        let (lead, offset) = original.opening_before(remuxed.cursor(original.newest()), ctx.now());
         let stream = self.streams.get_mut(id).ok_or_else(unknown)?;
         let remuxed = stream.remuxed.as_mut().ok_or_else(unknown)?;
         remuxed.resume(remuxer, offset);
         let mut out = Vec::new();
-        let fed = remuxed.feed(&lead, &mut out);
+        let fed = remuxed.feed(offset, &lead, &mut out);
         self.take_remuxed(id, fed, out, ctx);
         self.catch_up(id, GO_BYTES, GO_WORK, ctx);
         self.behind.push_back(id);

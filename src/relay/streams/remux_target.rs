@@ -1,5 +1,7 @@
 //! A remuxed stream's link to its original, and an original's list of its remuxed streams.
 
+use std::collections::VecDeque;
+
 use crate::relay::{Limits, StreamId};
 #[cfg(feature = "handover")]
 use crate::remux::RemuxerState;
@@ -23,6 +25,26 @@ pub struct RemuxedStream {
     /// Offset of the next byte that it reads from the original's buffer. `None`: it has caught up,
     /// and each new byte is fed to it.
     pub behind: Option<u64>,
+    /// Offset in the original of the first byte that it has read.
+    #[cfg_attr(feature = "handover", serde(default))]
+    pub began: u64,
+    /// The newest jumps of the source's clock, at most [`JUMPS_MAX`].
+    #[cfg_attr(feature = "handover", serde(default))]
+    jumps: VecDeque<ClockJump>,
+}
+
+/// A jump of a source's clock.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    not(feature = "handover"),
+    expect(dead_code, reason = "only a hand-over reads it")
+)]
+struct ClockJump {
+    /// Offset in the original of the piece that showed the jump. The first unit of the new clock may
+    /// have begun in an earlier piece.
+    at: u64,
+    /// Nanoseconds by which the times before were moved.
+    shift_before: i64,
 }
 
 /// An original's entry for one container.
@@ -55,6 +77,9 @@ const WORK_PER_BYTE: usize = 32;
 const WORK_SAVED_MAX: usize = 256 * 1024;
 /// Bytes of output for a byte of input, in most cases at most.
 pub(super) const LARGER: usize = 4;
+/// Jumps of a clock that are kept: a remuxer of another process reads over them again. A source whose
+/// clock jumps more often within a few key frames has no time that could be kept.
+const JUMPS_MAX: usize = 8;
 /// Tracks that a refusal names, at most.
 const LINES_MAX: usize = 4;
 
@@ -95,6 +120,8 @@ impl RemuxedStream {
             remuxer: Some(Box::new(remuxer)),
             allowance: WORK_SAVED_MAX,
             behind: None,
+            began: 0,
+            jumps: VecDeque::new(),
         }
     }
 
@@ -121,8 +148,9 @@ impl RemuxedStream {
             let result = Err(MediaError("what it has yet to read is kept no more"));
             return Fed { work: 0, result };
         }
+        let at = self.behind.unwrap_or(0);
         self.behind = self.behind.map(|offset| offset + kept.len() as u64);
-        self.feed(kept, out)
+        self.feed(at, kept, out)
     }
 
     /// Returns the state of its remuxer for another process.
@@ -131,26 +159,40 @@ impl RemuxedStream {
         self.remuxer.as_deref().map(Remuxer::state)
     }
 
-    /// Returns the offset in the original up to which it has read, if the newest byte there is at
-    /// `newest`.
+    /// Returns the offsets in the original from and up to which it has read, if the newest byte there
+    /// is at `newest`.
     #[cfg(feature = "handover")]
-    pub fn cursor(&self, newest: u64) -> u64 {
-        self.behind.unwrap_or(newest)
+    pub fn read(&self, newest: u64) -> (u64, u64) {
+        (self.began, self.behind.unwrap_or(newest))
     }
 
-    /// Goes on with this remuxer, which reads the original from this offset on.
+    /// Returns the nanoseconds by which times at this offset in the original were moved: in each of the
+    /// two clocks to which they may belong. `None`: as now.
+    #[cfg(feature = "handover")]
+    pub fn shifts_at(&self, offset: u64) -> Option<(i64, Option<i64>)> {
+        let mut next = self.jumps.iter().skip_while(|jump| jump.at < offset);
+        let before = next.next()?.shift_before;
+        Some((before, next.next().map(|jump| jump.shift_before)))
+    }
+
+    /// Goes on with this remuxer, which reads the original from this offset on. It finds the later jumps
+    /// again.
     #[cfg(feature = "handover")]
     pub fn resume(&mut self, remuxer: Remuxer, offset: u64) {
+        self.jumps.retain(|jump| jump.at < offset);
         *self = RemuxedStream {
             behind: Some(offset),
+            began: self.began,
+            jumps: std::mem::take(&mut self.jumps),
             ..RemuxedStream::new((self.original, self.serial), self.target, remuxer)
         };
     }
 
-    /// Remuxes the original's next bytes and appends the output.
-    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Fed {
+    /// Remuxes the original's next bytes, which are at this offset, and appends the output.
+    pub fn feed(&mut self, at: u64, bytes: &[u8], out: &mut Vec<u8>) -> Fed {
         let (mut work, mut result) = (0, Ok(()));
         if let Some(remuxer) = &mut self.remuxer {
+            let shift_before = remuxer.shift();
             let (allowed, before) = (bytes.len() * WORK_PER_BYTE, out.len());
             let allowed = self.allowance.min(WORK_SAVED_MAX) + allowed;
             let mut left = allowed;
@@ -158,6 +200,13 @@ impl RemuxedStream {
             // Each byte is looked for, and belongs to a unit.
             work = 2 * bytes.len() + (allowed - left) + (out.len() - before);
             self.allowance = left.min(WORK_SAVED_MAX);
+            if let Some(shift_before) = shift_before
+                && remuxer.shift() != Some(shift_before)
+            {
+                let too_many = (self.jumps.len() + 1).saturating_sub(JUMPS_MAX);
+                self.jumps.drain(..too_many);
+                self.jumps.push_back(ClockJump { at, shift_before });
+            }
         }
         if result.is_err() {
             // An error is reported once.
@@ -245,19 +294,22 @@ mod tests {
     fn the_cost_is_measured_by_the_new_bytes_alone() {
         let mut remuxed = remuxed(Format::Flv, ts_output());
         let mut out = vec![0; 4 << 20];
-        let fed = remuxed.feed(&FILE[..9_000], &mut out);
+        let fed = remuxed.feed(0, &FILE[..9_000], &mut out);
         fed.result.expect("it is sound");
         remuxed.allowance = 0;
         let mut tail = FILE[9_000..].to_vec();
         tail.truncate(20_000);
-        let fed = remuxed.feed(&tail, &mut out);
+        let fed = remuxed.feed(0, &tail, &mut out);
         fed.result.expect("it is sound");
         assert!(fed.work > 2 * tail.len());
         assert!((1..=WORK_SAVED_MAX).contains(&remuxed.allowance));
         assert!(remuxed.remuxer.is_some());
         remuxed.finish(&mut out);
         assert!(remuxed.remuxer.is_none());
-        assert!(remuxed.feed(FILE, &mut out).result.is_ok(), "it takes all");
+        assert!(
+            remuxed.feed(0, FILE, &mut out).result.is_ok(),
+            "it takes all"
+        );
     }
 
     #[test]
@@ -269,7 +321,7 @@ mod tests {
             let mut remuxed = remuxed(format, ts_output());
             let mut out = Vec::new();
             for piece in media.chunks(PIECE_BYTES) {
-                let fed = remuxed.feed(piece, &mut out);
+                let fed = remuxed.feed(0, piece, &mut out);
                 fed.result.expect("it is sound");
             }
             let why = remuxed.emptiness();

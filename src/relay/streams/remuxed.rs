@@ -320,6 +320,7 @@ impl Streams {
         }
         let (lead, mut at) = stream.buffer.opening(now);
         let mut remuxed = RemuxedStream::new((original, stream.serial), target, remuxer);
+        remuxed.began = at;
         let mut out = std::mem::take(&mut self.remuxed);
         let mut piece: &[u8] = &lead;
         // Only a fraction of the new stream's buffer, or its beginning would be overwritten.
@@ -327,7 +328,7 @@ impl Streams {
         let (mut fed, mut work) = (Ok(()), 0);
         loop {
             for piece in piece.chunks(PIECE_BYTES) {
-                let of_piece = remuxed.feed(piece, &mut out);
+                let of_piece = remuxed.feed(at, piece, &mut out);
                 buffer.append(&out, &mut self.pool, now);
                 out.clear();
                 work += of_piece.work;
@@ -358,17 +359,20 @@ impl Streams {
 
     /// Feeds new bytes to the remuxed streams that keep up.
     pub(super) fn feed_remuxed(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
+        let newest = self.streams.get(id).map(|stream| stream.buffer.newest());
+        let begin = newest.map_or(0, |newest| newest - bytes.len() as u64);
         for id in self.all_remuxed_of(id) {
             let stream = self.streams.get_mut(id);
             let remuxed = stream.and_then(|stream| stream.remuxed.as_mut());
             if remuxed.is_none_or(|remuxed| remuxed.behind().is_some()) {
                 continue;
             }
-            for piece in bytes.chunks(PIECE_BYTES) {
+            for (index, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
+                let at = begin + (index * PIECE_BYTES) as u64;
                 let mut out = std::mem::take(&mut self.remuxed);
                 let stream = self.streams.get_mut(id);
                 let remuxed = stream.and_then(|stream| stream.remuxed.as_mut());
-                if let Some(fed) = remuxed.map(|remuxed| remuxed.feed(piece, &mut out)) {
+                if let Some(fed) = remuxed.map(|remuxed| remuxed.feed(at, piece, &mut out)) {
                     self.take_remuxed(id, fed, out, ctx);
                 }
             }

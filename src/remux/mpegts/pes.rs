@@ -1,7 +1,6 @@
 //! Heads of PES packets (ISO/IEC 13818-1 section 2.4.3.6), and their times.
 
 use super::super::medium::Result;
-#[cfg(feature = "handover")]
 use super::super::medium::nanoseconds;
 use super::time;
 use crate::format::mpegts::time_stamp;
@@ -22,7 +21,6 @@ pub(super) struct ProgramClock {
 
 impl ProgramClock {
     /// Returns how much the wraps of the clock add to the newest time, in nanoseconds.
-    #[cfg(feature = "handover")]
     pub fn shift(&self) -> i64 {
         let ticks = self
             .newest

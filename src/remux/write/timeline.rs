@@ -67,6 +67,11 @@ impl Timeline {
         self.note(unit)
     }
 
+    /// Returns by how much times are moved. `None`: nothing has gone out.
+    pub fn shift(&self) -> Option<i64> {
+        self.newest.map(|_| self.shift)
+    }
+
     /// Returns the state with which another process continues these times.
     #[cfg(feature = "handover")]
     pub fn state(&self) -> (i64, Option<i64>) {
@@ -81,6 +86,15 @@ impl Timeline {
             newest,
             tracks: Vec::new(),
         }
+    }
+
+    /// Chooses the clock of a unit that was written before, by how much it moves times: its time is not
+    /// after the newest one, and close to it.
+    pub fn choose(&mut self, decode: i64, older: i64, newer: i64) {
+        let newest = self.newest.unwrap_or(0).saturating_add(SECOND);
+        let ago = |shift: i64| newest.saturating_sub(decode.saturating_add(shift));
+        let is_newer = ago(newer) >= 0 && (ago(older) < 0 || ago(newer) < ago(older));
+        self.shift = if is_newer { newer } else { older };
     }
 
     /// Returns the earliest time of the track's next unit: half a unit after the newest one, but at most

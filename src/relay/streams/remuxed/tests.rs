@@ -264,6 +264,68 @@ fn a_group_that_is_longer_than_the_buffer_goes_on_in_another_process() {
     }
 }
 
+/// Decode times of all units, in nanoseconds.
+#[cfg(feature = "handover")]
+fn times(format: Format, media: &[u8]) -> Vec<i64> {
+    let mut reader = Reader::new(format, 1 << 20).expect("a reader");
+    let mut times = Vec::new();
+    let mut hear = |heard: ReaderEvent<'_>| {
+        if let ReaderEvent::Unit(unit) = heard {
+            times.push(unit.decode);
+        }
+        Ok(())
+    };
+    reader.feed(media, &mut hear).expect("no fault");
+    reader.finish(&mut hear).expect("no fault");
+    times
+}
+
+/// A file is sent twice, so its clock begins again. Viewers get the same units at the same times, however
+/// soon after that another process takes over, and however soon after they came.
+#[cfg(feature = "handover")]
+#[test]
+fn a_clock_that_begins_again_does_so_once_whoever_takes_over() {
+    let options = ["--buffer=2M", "--join-back-time=1"];
+    let groups = (0..10).flat_map(|second| group(second * 1000, 24 * 3_000).0);
+    let flv = [silent_head(), groups.collect()].concat();
+    let again = [&flv[..], &flv[13..]].concat();
+    let ts = remuxed(&flv, Format::MpegTs).repeat(2);
+    for (media, path, format) in [
+        (&again, "live.ts", Format::MpegTs),
+        (&again, "live.mp4", Format::Mp4),
+        (&ts, "live.mp4", Format::Mp4),
+    ] {
+        let second = media.len() / 20;
+        let watch = |came: usize, changes: &[usize]| {
+            let mut stage = Stage::new(&options);
+            let source = source(&mut stage, &media[..came]);
+            let (viewer, _) = ask(&mut stage, 1, path);
+            let mut at = came;
+            for piece in media[came..].chunks(3_000) {
+                stage.send(source, piece);
+                let hands_over = |change: &&usize| (at..at + piece.len()).contains(*change);
+                for _ in changes.iter().filter(hands_over) {
+                    stage.change_hands(&options);
+                }
+                at += piece.len();
+            }
+            stage.lose(source);
+            times(format, &stage.media(viewer).0)
+        };
+        let expected = watch(15 * second / 2, &[]);
+        for change in [101, 104, 109, 113, 118, 124, 129, 134] {
+            let told = watch(15 * second / 2, &[change * second / 10]);
+            assert!(told == expected, "{path} at {change}");
+        }
+        let many: Vec<usize> = (80..160).map(|tenth| tenth * second / 10).collect();
+        assert!(watch(15 * second / 2, &many) == expected, "{path}");
+        // A moment after the viewer came.
+        let came = 53 * second / 10;
+        let expected = watch(came, &[]);
+        assert!(watch(came, &[came + 1]) == expected, "{path}");
+    }
+}
+
 /// The original ends, or is cut off, while the remuxed stream is behind.
 #[test]
 fn a_stream_may_end_before_its_remuxed_stream_has_caught_up() {
