@@ -33,6 +33,7 @@ impl Splicer {
         let had = self.unit_bytes_max.min(COUNT_MAX as usize);
         let is_valid = self.is_valid(had.max(unit_bytes_max));
         self.unit_bytes_max = had.min(unit_bytes_max);
+        self.unit_limit = self.unit_bytes_max;
         match &mut self.stage {
             Phase::Running(running) => {
                 running.cutter.limit_units(self.unit_bytes_max);

@@ -40,8 +40,11 @@ use packets::Packets;
 /// Cuts the sources of one stream into units, and joins them.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Splicer {
-    /// Longest unit that is held.
+    /// Longest unit that is held at any time.
     unit_bytes_max: usize,
+    /// Longest unit that is held now ([`Splicer::limit_units`]).
+    #[cfg_attr(feature = "handover", serde(skip))]
+    unit_limit: usize,
     stage: Phase,
     /// Work of the walkers and scanners that are gone, since [`Splicer::take_work`].
     #[cfg_attr(feature = "handover", serde(skip))]
@@ -143,16 +146,17 @@ impl Splicer {
     pub fn new(unit_bytes_max: usize) -> Splicer {
         Splicer {
             unit_bytes_max,
+            unit_limit: unit_bytes_max,
             stage: Phase::Opening(Opening::default()),
             work: 0,
         }
     }
 
-    /// Sets the length of the longest unit that is held from now on, for the source that runs.
+    /// Sets the length of the longest unit that is held from now on.
     pub fn limit_units(&mut self, bytes_max: usize) {
-        let bytes_max = bytes_max.min(self.unit_bytes_max);
+        self.unit_limit = bytes_max.min(self.unit_bytes_max);
         if let Phase::Running(running) = &mut self.stage
-            && running.cutter.limit_units(bytes_max)
+            && running.cutter.limit_units(self.unit_limit)
         {
             running.window.look_again();
         }
@@ -175,7 +179,7 @@ impl Splicer {
                     out.extend_from_slice(rest);
                     return Ok(());
                 };
-                let cutter = Cutter::new(format, self.unit_bytes_max, opening.gone_out);
+                let cutter = Cutter::new(format, self.unit_limit, opening.gone_out);
                 self.stage = Phase::Running(Running::new(cutter, format, None));
                 self.cut(&opening.bytes, out)?;
                 return self.feed(rest, out);
@@ -312,6 +316,7 @@ impl Splicer {
         let mut front = joining.cutter.missing_headers(old, header, &bytes[from..]);
         front.extend_from_slice(join.prelude.as_slice());
         bytes.splice(..from, front);
+        joining.cutter.limit_units(self.unit_limit);
         let format = joining.had.format;
         self.stage = Phase::Running(Running::new(joining.cutter, format, Some(joining.had)));
         self.cut(&bytes, out)

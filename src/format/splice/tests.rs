@@ -175,6 +175,32 @@ fn a_handed_over_splicer_that_cannot_be_is_refused() {
     check(&splicer, &[(had, header.0, header.1)]);
 }
 
+/// The limit that counts when a source begins, or joins, is the one of that time. So it does not depend
+/// on how the source is cut.
+#[test]
+fn the_limit_of_now_counts_from_a_sources_first_byte() {
+    let source = [&flv(0, 2)[..], &tag(9, 80, &[0x12; 900])].concat();
+    for piece in [1, 100, usize::MAX] {
+        let (mut splicer, mut out) = (Splicer::new(2_000), Vec::new());
+        for _ in 0..2 {
+            for piece in source[..source.len() - 5].chunks(piece) {
+                splicer.limit_units(800);
+                splicer.feed(piece, &mut out).expect("it fits");
+            }
+            // A unit that is too long to be held passes as it comes.
+            assert!(
+                !splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()),
+                "{piece}"
+            );
+            splicer.limit_units(2_000);
+            splicer
+                .feed(&source[source.len() - 5..], &mut out)
+                .expect("it fits");
+            assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
+        }
+    }
+}
+
 /// `--buffer` may be smaller in another process.
 #[cfg(feature = "handover")]
 #[test]
