@@ -88,7 +88,7 @@ pub(crate) fn number_at_front(bytes: &[u8]) -> Option<(u64, usize)> {
 
 /// Most elements of a body that are read. Files have fewer than a hundred. Many small ones cost more
 /// than their bytes.
-const ELEMENTS_MAX: usize = 4096;
+pub(crate) const ELEMENTS_MAX: usize = 4096;
 
 /// Returns the elements in a whole body, as far as they are well-formed, up to a maximum.
 pub(crate) fn elements(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {

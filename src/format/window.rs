@@ -146,10 +146,12 @@ impl Window {
         }
     }
 
-    /// Lets the walker look at the held bytes again, though it has asked for more.
+    /// Lets the walker look at the held bytes again if it has asked for more than this.
     #[cfg(feature = "hold")]
-    pub(crate) fn look_again(&mut self) {
-        self.wanted = 0;
+    pub(crate) fn look_again(&mut self, bytes_max: usize) {
+        if self.wanted > bytes_max {
+            self.wanted = 0;
+        }
     }
 
     /// Returns the work of the looks since the last call. It depends on how the bytes were cut only

@@ -37,7 +37,7 @@ impl Splicer {
         match &mut self.stage {
             Phase::Running(running) => {
                 running.cutter.limit_units(self.unit_bytes_max);
-                running.window.look_again();
+                running.window.look_again(self.unit_bytes_max);
             }
             Phase::Joining(joining) => {
                 joining.cutter.limit_units(self.unit_bytes_max);

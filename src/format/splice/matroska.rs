@@ -220,10 +220,13 @@ impl BlockHead {
         })
     }
 
-    /// Reads the block in a group, as far as the group has come.
+    /// Reads the block in a group, as far as the group has come, and up to a number of elements.
     fn of_group(element: &[u8], from: usize) -> Option<BlockHead> {
         let (mut at, mut place, mut duration) = (from, None, None);
-        while let Ok(head) = ebml::head(element.get(at..).unwrap_or_default()) {
+        for _ in 0..ebml::ELEMENTS_MAX {
+            let Ok(head) = ebml::head(element.get(at..).unwrap_or_default()) else {
+                break;
+            };
             let body = at + head.bytes();
             let end = body.checked_add(usize::try_from(head.size?).ok()?)?;
             match head.id {

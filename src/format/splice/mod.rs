@@ -158,7 +158,7 @@ impl Splicer {
         if let Phase::Running(running) = &mut self.stage
             && running.cutter.limit_units(self.unit_limit)
         {
-            running.window.look_again();
+            running.window.look_again(self.unit_limit);
         }
     }
 

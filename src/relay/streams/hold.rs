@@ -17,7 +17,7 @@
 
 use std::net::SocketAddr;
 
-use super::splicing::{Spliced, UNIT_PART};
+use super::splicing::UNIT_PART;
 use super::stream::Stream;
 use super::{SourceInfo, StreamSource, Streams};
 use crate::format::splice::Splicer;
@@ -56,6 +56,7 @@ impl Streams {
 
     /// Holds a stream that has lost its source. Returns whether it is held.
     pub fn hold(&mut self, id: StreamId, reason: &'static str, ctx: &mut Context) -> bool {
+        self.pass_all_spliced(id, ctx);
         let until = ctx.now() + ctx.settings().limits.hold_time;
         let is_watched = self.is_watched_in_any_container(id);
         let Some(stream) = self.streams.get_mut(id) else {
@@ -66,9 +67,6 @@ impl Streams {
             Detected::Undecided => None,
             Detected::Unknown => return false,
         };
-        // What the stream does not have yet is left out: its source may break at any time, and all at once
-        // costs much.
-        stream.spliced = Spliced::default();
         let Some(splicer) = &mut stream.splicer else {
             return false;
         };

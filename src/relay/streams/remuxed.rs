@@ -357,14 +357,21 @@ impl Streams {
         Ok(id)
     }
 
-    /// Feeds new bytes to the remuxed streams that keep up.
+    /// Feeds new bytes to the remuxed streams that keep up. They read many bytes from the buffer, over
+    /// several turns.
     pub(super) fn feed_remuxed(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
         let newest = self.streams.get(id).map(|stream| stream.buffer.newest());
         let begin = newest.map_or(0, |newest| newest - bytes.len() as u64);
         for id in self.all_remuxed_of(id) {
             let stream = self.streams.get_mut(id);
             let remuxed = stream.and_then(|stream| stream.remuxed.as_mut());
-            if remuxed.is_none_or(|remuxed| remuxed.behind().is_some()) {
+            let Some(remuxed) = remuxed.filter(|remuxed| remuxed.behind().is_none()) else {
+                continue;
+            };
+            if bytes.len() > GO_BYTES {
+                remuxed.behind = Some(begin);
+                self.behind.push_back(id);
+                self.catch_up(id, GO_BYTES, GO_WORK, ctx);
                 continue;
             }
             for (index, piece) in bytes.chunks(PIECE_BYTES).enumerate() {

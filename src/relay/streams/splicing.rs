@@ -10,12 +10,15 @@ use crate::format::splice::Incompatible;
 use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::event::Event;
-use crate::stream::End;
 
 /// The splicer holds a unit until it is whole, up to this fraction of `--buffer` and of what
 /// `--buffers` leaves the stream. A source is read in pieces of at most the same size. So a unit and
 /// the piece with its end do not push a viewer that keeps up out of the buffer.
 pub(super) const UNIT_PART: usize = 2;
+
+/// Most work of remuxed streams that are behind when a splicer's stream gets all at once. Ordinary
+/// media cost less.
+const ALL_WORK_MAX: usize = 64 * GO_BYTES;
 
 /// Bytes that a splicer has let go, and that its stream gets in later turns.
 #[derive(Default)]
@@ -44,7 +47,7 @@ impl Streams {
         let fed = splicer.feed(bytes, &mut spliced);
         self.work += splicer.take_work();
         let passed = spliced.len().min(GO_BYTES);
-        self.pass_on(id, &spliced[..passed], ctx);
+        self.pass_on(id, &spliced[..passed], usize::MAX, ctx);
         if passed == spliced.len() {
             spliced.clear();
             // One stream's large piece must not keep this much memory for all streams.
@@ -71,7 +74,8 @@ impl Streams {
         };
         let Spliced { bytes, passed } = std::mem::take(&mut stream.spliced);
         let next = bytes.len().min(passed + GO_BYTES);
-        self.pass_on(id, &bytes[passed..next], ctx);
+        self.work += next - passed;
+        self.pass_on(id, &bytes[passed..next], usize::MAX, ctx);
         let Some(stream) = self.streams.get_mut(id) else {
             return true;
         };
@@ -85,13 +89,13 @@ impl Streams {
         true
     }
 
-    /// Passes a stream everything that its splicer has let go.
-    fn pass_all_spliced(&mut self, id: StreamId, ctx: &mut Context) {
-        let stream = self.streams.get_mut(id);
-        let spliced = stream.map(|stream| std::mem::take(&mut stream.spliced));
-        let spliced = spliced.unwrap_or_default();
-        for piece in spliced.bytes[spliced.passed..].chunks(GO_BYTES) {
-            self.pass_on(id, piece, ctx);
+    /// Passes a stream everything that its splicer has let go: its source has broken, and no other one
+    /// continues within a unit. A source may break at any time, so remuxed streams that are behind get
+    /// a bounded share of the turn. A stream that cannot read on then fails.
+    pub(super) fn pass_all_spliced(&mut self, id: StreamId, ctx: &mut Context) {
+        if let Some(stream) = self.streams.get_mut(id) {
+            let Spliced { bytes, passed } = std::mem::take(&mut stream.spliced);
+            self.pass_on(id, &bytes[passed..], ALL_WORK_MAX, ctx);
         }
     }
 
@@ -100,23 +104,14 @@ impl Streams {
         !self.passing.is_empty()
     }
 
-    /// Passes an ending stream what its splicer has. If the source is lost, what the stream does not
-    /// have by now is left out: a lost source may end a stream at any time, and all at once costs
-    /// much.
-    pub(super) fn finish_splicing(&mut self, id: StreamId, end: End, ctx: &mut Context) {
-        if end == End::Complete {
-            self.pass_all_spliced(id, ctx);
-        }
-        let Some(stream) = self.streams.get_mut(id) else {
-            return;
-        };
-        stream.spliced = Spliced::default();
-        if let Some(splicer) = &mut stream.splicer {
+    /// Passes an ending stream what its splicer has.
+    pub(super) fn finish_splicing(&mut self, id: StreamId, ctx: &mut Context) {
+        self.pass_all_spliced(id, ctx);
+        let stream = self.streams.get_mut(id);
+        if let Some(splicer) = stream.and_then(|stream| stream.splicer.as_mut()) {
             let mut rest = Vec::new();
             splicer.finish(&mut rest);
-            for piece in rest.chunks(GO_BYTES) {
-                self.pass_on(id, piece, ctx);
-            }
+            self.pass_on(id, &rest, ALL_WORK_MAX, ctx);
         }
     }
 }

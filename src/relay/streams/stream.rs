@@ -382,16 +382,22 @@ impl Streams {
         if stream.splicer.is_some() {
             return self.splice(id, bytes, ctx);
         }
-        self.pass_on(id, bytes, ctx);
+        self.pass_on(id, bytes, usize::MAX, ctx);
         None
     }
 
     /// Passes media to the stream and to the streams that are remuxed from it.
-    pub(super) fn pass_on(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
+    pub(super) fn pass_on(
+        &mut self,
+        id: StreamId,
+        bytes: &[u8],
+        work_max: usize,
+        ctx: &mut Context,
+    ) {
         // Streams that are behind read before `bytes` overwrite what they have yet to read.
         let behind_bytes_max = READ_PER_BYTE.saturating_mul(bytes.len());
         for remuxed in self.all_remuxed_of(id) {
-            self.catch_up(remuxed, behind_bytes_max, usize::MAX, ctx);
+            self.catch_up(remuxed, behind_bytes_max, work_max, ctx);
         }
         self.give(id, bytes, ctx);
         self.feed_remuxed(id, bytes, ctx);
@@ -492,7 +498,7 @@ impl Streams {
         if stream.buffer.end().is_some() {
             return;
         }
-        self.finish_splicing(id, end, ctx);
+        self.finish_splicing(id, ctx);
         let has_viewers = self.is_watched_in_any_container(id);
         for remuxed in self.all_remuxed_of(id) {
             // A stream that is behind ends when it has caught up.

@@ -25,7 +25,7 @@ fn chunk(bytes: &[u8]) -> Vec<u8> {
 /// A source that has sent all of a long tag but its last byte, a viewer, and what the source has
 /// sent.
 fn before_the_last_byte() -> (Stage, ConnectionId, ConnectionId, Vec<u8>) {
-    let mut stage = Stage::new(&["--hold=60", "--source-idle-time=5"]);
+    let mut stage = Stage::new(&["--hold=60", "--takeover"]);
     let source = stage.client(PUT);
     let begin = [FLV_HEAD, &tag(0, 40)].concat();
     stage.send(source, &chunk(&begin));
@@ -70,23 +70,28 @@ fn a_long_unit_goes_out_in_pieces_and_its_source_waits() {
     stage.assert_status(source, 200);
 }
 
-/// A source that breaks must not choose when all of it goes out at once.
+/// Viewers get whole units: another source must not continue within one.
 #[test]
-fn the_rest_of_a_lost_source_is_left_out_and_another_one_continues() {
-    let (mut stage, source, viewer, media) = before_the_last_byte();
-    stage
-        .relay
-        .received(source, &chunk(&media[media.len() - 1..]), stage.now);
-    let before = newest(&stage);
-    let cost = stage.relay.lost(source, stage.now);
-    assert!(cost < GO_BYTES && newest(&stage) == before, "{cost}");
-    let other = stage.client(PUT);
-    let more = [FLV_HEAD, &tag(0, 40), &tag(40, 40)].concat();
-    stage.send(other, &chunk(&more));
-    stage.send(other, "0\r\n\r\n");
-    let (got, is_complete) = stage.media(viewer);
-    assert!(is_complete && got.starts_with(&media[..before as usize]));
-    assert_eq!(got.len() - before as usize, more.len() - FLV_HEAD.len());
+fn all_of_a_unit_goes_out_before_another_source_continues() {
+    for takes_over in [false, true] {
+        let (mut stage, source, viewer, mut media) = before_the_last_byte();
+        let last = chunk(&media[media.len() - 1..]);
+        stage.relay.received(source, &last, stage.now);
+        assert!(newest(&stage) < media.len() as u64);
+        if !takes_over {
+            stage.relay.lost(source, stage.now);
+            assert_eq!(newest(&stage), media.len() as u64);
+        }
+        let other = stage.client(PUT);
+        let more = [tag(0, 40), tag(40, 40)].concat();
+        stage.send(other, &chunk(&[FLV_HEAD, &more].concat()));
+        stage.send(other, "0\r\n\r\n");
+        let (got, is_complete) = stage.media(viewer);
+        assert!(is_complete && got.starts_with(&media));
+        // Its tags have other times.
+        media.extend_from_slice(&more);
+        assert_eq!(got.len(), media.len());
+    }
 }
 
 #[cfg(feature = "handover")]
@@ -96,7 +101,7 @@ fn all_of_a_long_unit_goes_over() {
     stage
         .relay
         .received(source, &chunk(&media[media.len() - 1..]), stage.now);
-    stage.change_hands(&["--hold=60"]);
+    stage.change_hands(&["--hold=60", "--takeover"]);
     stage.send(source, "0\r\n\r\n");
     assert!(stage.media(viewer) == (media, true));
 }
@@ -106,7 +111,7 @@ fn all_of_a_long_unit_goes_over() {
 #[test]
 fn a_part_of_a_unit_that_is_too_long_for_the_new_options_goes_over() {
     let (mut stage, source, viewer, media) = before_the_last_byte();
-    stage.change_hands(&["--hold=60", "--buffer=2M"]);
+    stage.change_hands(&["--hold=60", "--takeover", "--buffer=2M"]);
     stage.send(source, &chunk(&media[media.len() - 1..]));
     stage.send(source, "0\r\n\r\n");
     let (got, is_complete) = stage.media(viewer);
