@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -414,6 +414,34 @@ fn a_socket_that_clients_do_not_find_is_not_handed_over() {
     let mut answer = [0; 12];
     client.read_exact(&mut answer).expect("it answers");
     assert_eq!(&answer, b"HTTP/1.1 200");
+}
+
+/// A signal ends a successor that waits for the other server, which continues.
+#[test]
+fn a_signal_ends_a_successor_that_waits() {
+    let folder = Folder::new("signalled");
+    let handover = folder.option();
+    let options = [LOOPBACK, &handover];
+    let server = Server::start(&options);
+    // The server hands nothing over for ten seconds now.
+    hear_all_and_say_nothing(&folder, &server);
+    for (signal, number) in [("INT", 2), ("TERM", 15)] {
+        let mut successor = support::server::command(&options).spawn().expect("it runs");
+        let descriptors = format!("/proc/{}/fd", successor.id());
+        until("it is connected", || {
+            let mut links = fs::read_dir(&descriptors).ok()?.flatten();
+            let is_socket = |name: PathBuf| name.to_string_lossy().starts_with("socket:");
+            links
+                .any(|link| fs::read_link(link.path()).is_ok_and(is_socket))
+                .then_some(())
+        });
+        support::process::signal(successor.id(), signal);
+        let status = successor.wait().expect("a child");
+        assert_eq!(status.signal(), Some(number));
+    }
+    assert!(is_answered(server.address()));
+    let told = server.stderr();
+    assert!(!told.iter().any(|line| line.contains("event=handed-over")));
 }
 
 /// One that hears all, and says nothing: a second, for which everybody waits.

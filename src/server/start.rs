@@ -17,7 +17,7 @@ use super::log::{AccessLog, Console};
 use super::names::LookUps;
 use super::own::Own;
 use super::sandbox::{LoopNeeds, Role, Sandbox};
-use super::signals::Signals;
+use super::signals::{SignalAction, Signals};
 use super::systemd::{Inherited, Manager};
 use super::tcp::{Listener, Sockets};
 use super::udp::{Udp, is_own_address};
@@ -35,7 +35,6 @@ const FILES_KEPT: usize = 32;
 /// Runs the server until a signal ends it. The error says in one line why it did not start.
 pub fn run(config: &Config) -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot start the event loop: {error}");
-    let signals = Signals::take().map_err(failed)?;
     let sandbox = Sandbox::new(config.sandbox).map_err(failed)?;
     let files_max = sys::process::raise_file_limit()
         .map_err(|error| format!("cannot read the limit on open files: {error}"))?;
@@ -45,6 +44,8 @@ pub fn run(config: &Config) -> Result<(), String> {
     let waker: &'static Waker = Box::leak(Box::new(waker));
     let settings = settings(config, files_max)?;
     let (handover, mut predecessor) = Handover::start(config, &settings, poll.registry())?;
+    // While this server waits for another one, signals end it as any program.
+    let signals = Signals::take().map_err(failed)?;
     let (relay, began) = match &mut predecessor {
         Some(predecessor) => predecessor.relay()?,
         None => (Relay::new(settings), Instant::now()),
@@ -247,6 +248,10 @@ impl Server {
         let entered = sandbox.enter(&Role::Loop(LoopNeeds::of(config)));
         entered.map_err(|error| error.to_string())?;
         if let Some(predecessor) = predecessor {
+            // The other server would leave, and this one would end.
+            if let Some(SignalAction::End) = self.signals.next() {
+                return Err("a signal came before this server took over".to_owned());
+            }
             predecessor.taken()?;
             self.console.write_line(&format!(
                 "level=info event=taken-over connections={connections}"

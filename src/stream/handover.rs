@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use super::buffer::Buffer;
 use super::lines::Lines;
-use super::points::{Detected, Points};
+use super::points::{Detected, Join, Points};
 use super::versions::{REPLACED_MAX, Version, Versions};
 use super::viewer::{Front, Lead, Position};
 use super::{Limits, Pool, StreamBuffer, Viewer, ViewerId};
@@ -17,8 +18,12 @@ use crate::handover::{HandoverError, must};
 use crate::slots::Slots;
 use crate::time::Instant;
 
-/// Join points that a remuxer goes back: units that wait for other tracks lie before the newest.
+/// Join points that a remuxer goes back, at least: units that wait for other tracks lie before the
+/// newest.
 const RESUME_JOINS: usize = 3;
+/// Time that it goes back, at least, if there are so old join points. Each picture may be one, and the
+/// sound may come a second after it.
+const RESUME_TIME: Duration = Duration::from_secs(2);
 
 /// A header that viewers share.
 pub type HeaderVersion = Version;
@@ -50,13 +55,13 @@ impl<C: Copy> StreamBuffer<C> {
     }
 
     /// Returns where a remuxer reads again that has read from `from` up to `offset`, and what it reads
-    /// first: [`RESUME_JOINS`] join points back, or else at the first byte of the newest source, or at
+    /// first: [`RESUME_JOINS`] join points and [`RESUME_TIME`] back, or else at the first byte of the newest source, or at
     /// the oldest unit that it has read and the buffer has.
     pub fn opening_before(&self, (from, offset): (u64, u64), now: Instant) -> (Vec<u8>, u64) {
-        let joins = self.points.joins.iter().map(|join| join.start);
+        let joins = self.points.joins.iter();
         let from = from.max(self.seam);
         let is_before = |start: &Start| (from..=offset).contains(&start.offset);
-        let before: Vec<Start> = joins.filter(is_before).collect();
+        let before: Vec<&Join> = joins.filter(|join| is_before(&join.start)).collect();
         let has_all = from == self.seam && self.buffer.oldest <= self.seam;
         if before.len() < RESUME_JOINS && has_all {
             let has_header = self.seam > 0;
@@ -64,11 +69,17 @@ impl<C: Copy> StreamBuffer<C> {
             return (header.unwrap_or_default(), self.seam);
         }
         let start = match before.len().checked_sub(RESUME_JOINS) {
-            Some(place) => before.get(place).copied(),
+            Some(place) => {
+                let newest = before.last().map_or(now, |join| join.at);
+                let is_old = |join: &&Join| newest.since(join.at) >= RESUME_TIME;
+                let mut older = before[..=place].iter().rev().copied();
+                let join = older.find(is_old).or(before.first().copied());
+                join.map(|join| join.start)
+            }
             None => {
                 let mut units = self.points.units.iter().map(|unit| Start::at(*unit));
                 let unit = units.find(|unit| is_before(unit) && self.is_complete_at(unit.offset));
-                let join = before.first().copied();
+                let join = before.first().map(|join| join.start);
                 [unit, join]
                     .into_iter()
                     .flatten()

@@ -48,7 +48,7 @@ pub(super) struct Points {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Join {
     pub(super) start: Start,
-    at: Instant,
+    pub(super) at: Instant,
 }
 
 impl Points {

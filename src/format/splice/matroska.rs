@@ -90,6 +90,12 @@ impl Blocks {
             length as usize
         };
         let element = seen.get(..needed).ok_or(Unread::Needs(needed))?;
+        // No real group has as many elements. A scan of more costs much, and they would go out at once.
+        if head.id == BLOCK_GROUP
+            && ebml::elements(&element[head.bytes()..]).count() == ebml::ELEMENTS_MAX
+        {
+            return Ok(length);
+        }
         let out_before = out.len();
         let is_written = self.write(element, head, out);
         if is_written.is_err() {
@@ -220,13 +226,10 @@ impl BlockHead {
         })
     }
 
-    /// Reads the block in a group, as far as the group has come, and up to a number of elements.
+    /// Reads the block in a group, as far as the group has come.
     fn of_group(element: &[u8], from: usize) -> Option<BlockHead> {
         let (mut at, mut place, mut duration) = (from, None, None);
-        for _ in 0..ebml::ELEMENTS_MAX {
-            let Ok(head) = ebml::head(element.get(at..).unwrap_or_default()) else {
-                break;
-            };
+        while let Ok(head) = ebml::head(element.get(at..).unwrap_or_default()) {
             let body = at + head.bytes();
             let end = body.checked_add(usize::try_from(head.size?).ok()?)?;
             match head.id {

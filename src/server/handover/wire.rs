@@ -171,6 +171,10 @@ impl Inbox {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(received) => self.end += received,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let waited = "it sent nothing for too long; it may wait for its disk";
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, waited));
+                }
                 Err(error) => return Err(error),
             }
         }

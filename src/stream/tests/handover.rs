@@ -471,3 +471,36 @@ fn what_is_cut_into_segments_goes_on() {
         stage.stream.check();
     }
 }
+
+/// Each picture is a join point, and the sound comes up to a second after it: the units that wait lie
+/// further back than some join points.
+#[test]
+fn a_remuxer_goes_back_for_join_points_and_for_some_time() {
+    let head = b"FLV\x01\x01\0\0\0\x09\0\0\0\0";
+    let key = [
+        &[9, 0, 0x20, 0][..],
+        &[0; 7],
+        &[0x12; 0x2000],
+        &[0, 0, 0x20, 11],
+    ]
+    .concat();
+    let at = |frame: u64, apart: u64| Instant::after_start(Duration::from_millis(frame * apart));
+    for (apart, frames_back) in [(40, 51), (400, 6), (900, 4), (3_000, 3)] {
+        let (mut stream, mut pool) = (stream(2 << 20), Pool::new(1 << 22));
+        stream.append(head, &mut pool, at(0, apart));
+        for frame in 0..200 {
+            stream.append(&key, &mut pool, at(frame, apart));
+        }
+        let newest = stream.newest();
+        let (_, offset) = stream.opening_before((0, newest), at(200, apart));
+        let back = (newest - offset).div_ceil(key.len() as u64);
+        // Join points are at least 512 bytes apart.
+        assert!(
+            (frames_back..frames_back * 2 + 6).contains(&back),
+            "{apart}: {back}"
+        );
+        // Not before it began.
+        let began = newest - 2 * key.len() as u64;
+        assert!(stream.opening_before((began, newest), at(200, apart)).1 >= began);
+    }
+}

@@ -346,6 +346,22 @@ fn the_head_of_a_block_has_track_time_and_frames() {
     assert!(BlockHead::of_block(&[0xa3], 2).is_none());
 }
 
+/// A scan of it costs much, and all of it would go out at once.
+#[test]
+fn a_group_of_thousands_of_elements_is_left_out() {
+    let empty = |count: usize| [0xec, 0x80].repeat(count);
+    let block = group(0, 1, 40)[3..].to_vec();
+    for (elements, goes_out) in [(4_093, true), (4_094, false), (8_000, false)] {
+        let content = [&block[..], &empty(elements)].concat();
+        let group = element(BLOCK_GROUP, &content);
+        let mut blocks = begun(100_000);
+        let bytes = cluster(1_000, &[group.clone(), simple_block(1, 40, b"next")]);
+        let out = cut(&mut blocks, &bytes, 1_000).expect("it goes on");
+        assert_eq!(out.len() > group.len(), goes_out, "{elements}");
+        assert!(out.ends_with(b"next"));
+    }
+}
+
 #[test]
 fn a_group_has_a_duration_before_or_after_its_block() {
     let block = element(BLOCK, &[0x81, 0, 9, 0, 7, 7]);
