@@ -180,6 +180,7 @@ impl RemuxedStream {
     #[cfg(feature = "handover")]
     pub fn resume(&mut self, remuxer: Remuxer, offset: u64) {
         self.jumps.retain(|jump| jump.at < offset);
+        self.jumps.truncate(JUMPS_MAX);
         *self = RemuxedStream {
             behind: Some(offset),
             began: self.began,

@@ -93,7 +93,8 @@ impl Streams {
     /// continues within a unit. A source may break at any time, so remuxed streams that are behind get
     /// a bounded share of the turn. A stream that cannot read on then fails.
     pub(super) fn pass_all_spliced(&mut self, id: StreamId, ctx: &mut Context) {
-        if let Some(stream) = self.streams.get_mut(id) {
+        let stream = self.streams.get_mut(id);
+        if let Some(stream) = stream.filter(|stream| !stream.spliced.is_empty()) {
             let Spliced { bytes, passed } = std::mem::take(&mut stream.spliced);
             self.pass_on(id, &bytes[passed..], ALL_WORK_MAX, ctx);
         }
