@@ -810,6 +810,42 @@ const CALLS: [&str; 8] = [
     "write,sendto",
 ];
 
+/// Starts a successor whose system calls strace changes. Returns whether it takes over: then the
+/// server has left, and the successor is killed.
+fn takes_over(server: &mut Server, options: &[&str], injected: &str) -> bool {
+    let mut strace = Command::new("strace")
+        .args(["-f", "-qq", "-o", "/dev/null", "-e", injected])
+        .arg(support::server::program())
+        .args(options)
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("strace runs");
+    let has_left = || {
+        let told = server.stderr();
+        told.iter().any(|line| line.contains("event=handed-over"))
+    };
+    let has_ended = until("it ends, or takes over", || {
+        let ended = strace.try_wait().expect("a child").is_some();
+        (ended || has_left()).then_some(ended)
+    });
+    // Its last word may have come before what the other says of it.
+    let has_left = until("one of them serves, or has served", || {
+        let serves = || is_answered(server.address());
+        has_left()
+            .then_some(true)
+            .or_else(|| serves().then_some(false))
+    });
+    let takes_over = !has_ended || has_left;
+    if takes_over {
+        let _ = Command::new("pkill")
+            .args(["-KILL", "-P", &strace.id().to_string()])
+            .status();
+        strace.wait().expect("a child");
+        assert!(server.exit_status().success());
+    }
+    takes_over
+}
+
 /// A successor that is killed before any system call has changed nothing, and the last one takes
 /// over.
 #[test]
@@ -828,36 +864,9 @@ fn a_successor_that_is_killed_changes_nothing() {
         let mut viewer = Viewer::ask(server.address(), "/stream/tv");
         server.await_viewers("tv", 1);
         for when in 1.. {
-            let mut strace = Command::new("strace")
-                .args(["-f", "-qq", "-o", "/dev/null", "-e"])
-                .arg(format!("inject={calls}:signal=KILL:when={when}"))
-                .arg(support::server::program())
-                .args(&options)
-                .arg("--listen=127.0.0.1:0")
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("strace runs");
-            let has_left = || {
-                let told = server.stderr();
-                told.iter().any(|line| line.contains("event=handed-over"))
-            };
-            let is_killed = until("it is killed, or takes over", || {
-                let ended = strace.try_wait().expect("a child").is_some();
-                (ended || has_left()).then_some(ended)
-            });
-            // Its last word may have come before what the other says of it.
-            let has_left = until("one of them serves, or has served", || {
-                let serves = || is_answered(server.address());
-                has_left()
-                    .then_some(true)
-                    .or_else(|| serves().then_some(false))
-            });
-            if !is_killed || has_left {
-                let _ = Command::new("pkill")
-                    .args(["-KILL", "-P", &strace.id().to_string()])
-                    .status();
-                strace.wait().expect("a child");
-                assert!(server.exit_status().success());
+            let injected = format!("inject={calls}:signal=KILL:when={when}");
+            let options = [&options[..], &["--listen=127.0.0.1:0"]].concat();
+            if takes_over(&mut server, &options, &injected) {
                 break;
             }
             killed += 1;
@@ -892,29 +901,9 @@ fn a_successor_that_is_refused_a_call_changes_nothing() {
         let mut source = Source::open(server.address(), "/stream/tv");
         let mut refused = 0;
         for when in 1.. {
-            let mut strace = Command::new("strace")
-                .args(["-f", "-qq", "-o", "/dev/null", "-e"])
-                .arg(format!("inject={calls}:error=ENOSPC:when={when}+"))
-                .arg(support::server::program())
-                .args(&options)
-                .arg("--dscp=46")
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("strace runs");
-            let has_left = || {
-                let told = server.stderr();
-                told.iter().any(|line| line.contains("event=handed-over"))
-            };
-            let is_refused = until("it leaves, or takes over", || {
-                let ended = strace.try_wait().expect("a child").is_some();
-                (ended || has_left()).then_some(ended)
-            });
-            if !is_refused || has_left() {
-                let _ = Command::new("pkill")
-                    .args(["-KILL", "-P", &strace.id().to_string()])
-                    .status();
-                strace.wait().expect("a child");
-                assert!(server.exit_status().success());
+            let injected = format!("inject={calls}:error=ENOSPC:when={when}+");
+            let options = [&options[..], &["--dscp=46"]].concat();
+            if takes_over(&mut server, &options, &injected) {
                 break;
             }
             refused += 1;

@@ -173,7 +173,7 @@ pub fn is_quiet(relay: &Relay) -> bool {
     relay.grants.is_quiet()
 }
 
-/// Passes all streams what their splicers have let go, before this process stops.
+/// Passes all streams the rest of their splicers' output, before this process stops.
 pub fn settle(relay: &mut Relay, now: Instant) {
     relay.ctx.set_now(now);
     while relay.streams.pass_spliced(&mut relay.ctx) {}

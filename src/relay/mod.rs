@@ -291,8 +291,9 @@ impl Relay {
             .keep_input(id, input, rest_bytes, &mut self.ctx);
     }
 
-    /// Reads pipelined input of the next client in the list, or answers its wait. Lets the next
-    /// remuxed stream catch up, too, and passes the next stream what its splicer has let go. Returns the cost. `None`: there is neither.
+    /// Reads pipelined input of the next client in the list, or answers its wait. Also lets the next
+    /// remuxed stream catch up, and passes the next stream a piece of its splicer's output. Returns
+    /// the cost. `None`: there is nothing of these.
     pub fn read_pipelined(&mut self, now: Instant) -> Option<usize> {
         self.ctx.set_now(now);
         self.clients.reading.begin(0);

@@ -77,8 +77,8 @@ impl Input {
         self.is_broken |= is_broken;
     }
 
-    /// Notes what a read of this many bytes cost. A rise counts at once, and a fall by and by. Few bytes
-    /// say nothing: a head costs much, and no media follow at its cost.
+    /// Notes the cost of a read of this many bytes. A higher cost counts at once, and a lower one by
+    /// and by. A read of few bytes does not count: it may be a head, which costs more than media.
     fn note_cost(&mut self, bytes: usize, cost: usize) {
         if bytes < COSTLY_BYTES_MIN {
             return;
@@ -114,8 +114,8 @@ pub trait Inputs {
 /// Minimal size of a read from each client, however many there are: a system call should be worth
 /// its cost.
 const SHARE_BYTES_MIN: usize = 16 * 1024;
-/// Number of reads that share the cost of a turn, if as many clients are readable: a client whose
-/// bytes cost much gets smaller reads, so that others are read in the same turn.
+/// Most clients that share the cost of a turn. A client whose bytes cost much gets smaller reads, so
+/// that the other clients are read in the same turn.
 const COSTLY_READS: usize = 4;
 /// Minimal size of a read from a client whose bytes cost much.
 const COSTLY_BYTES_MIN: usize = 4 * 1024;

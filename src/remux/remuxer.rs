@@ -201,9 +201,9 @@ impl Remuxer {
     }
 
     /// Continues the output of another process, which has written this header. The remuxer reads the
-    /// source's header and earlier units again, and skips the units that were written. The first unit
-    /// may be of the newest clock, or of one of two: then `shifts` says by how much the older one moved
-    /// times, and the newer one, if that is not the newest.
+    /// source's header and earlier units again, and skips the units that were written. `shifts`: the
+    /// first unit belongs to one of two clocks of the source. The numbers are the nanoseconds by which
+    /// the older and the newer one moved times. The second is `None` for the newest clock.
     #[cfg(feature = "handover")]
     pub fn resume(
         &mut self,

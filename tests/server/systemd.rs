@@ -113,7 +113,7 @@ fn sockets_that_are_anothers_are_left_alone() {
     assert!(!log.contains("event=listen-ignored"), "{log}");
 }
 
-/// So does the socket for RTP, whatever the options name.
+/// The socket for RTP goes over, too, though an option names another address.
 #[cfg(feature = "handover")]
 #[test]
 fn passed_sockets_go_over_to_a_successor() {

@@ -56,8 +56,8 @@ struct OpenPes {
     others_before: usize,
 }
 
-/// Most bytes that wait, whatever a unit may have: they all go out at once, and are scanned in that
-/// turn. A larger picture passes as it comes.
+/// Most bytes that wait, even if a unit may be longer. All of them go out at once, and the stream
+/// scans them in that turn. A larger picture passes as it comes.
 pub(super) const HELD_BYTES_MAX: usize = 1024 * 1024;
 /// Most packets with tables or unknown content that wait. A scan of these costs most.
 const OTHERS_MAX: usize = 1024;
@@ -128,7 +128,7 @@ impl Walker<Vec<u8>> for Packets {
         let piece = &seen[..left.min(seen.len())];
         self.bytes_without += piece.len();
         self.aligner.feed(piece, |at, packet| {
-            // A packet may lie in an earlier piece: the first of those that prove the shape.
+            // The first packets that prove the shape may lie in earlier pieces.
             let end = at + packet.whole.len() as i64;
             self.bytes_without = (piece.len() as i64 - end) as usize;
             match &mut self.seam {

@@ -341,6 +341,7 @@ impl Streams {
         for original in self.originals() {
             for id in self.all_remuxed_of(original) {
                 self.set_own_clients(id, Rc::new([]), ctx);
+                // HLS players may have asked for it. It must not stay for them.
                 if let Some(stream) = self.streams.get_mut(id) {
                     stream.attended_until = None;
                 }

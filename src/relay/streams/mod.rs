@@ -73,7 +73,7 @@ pub(super) struct Streams {
     frame: Frame,
     /// Reused for the output of a splicer.
     spliced: Vec<u8>,
-    /// Streams that do not have all that their splicers have let go.
+    /// Streams that have yet to get a part of their splicers' output.
     passing: VecDeque<StreamId>,
     /// Reused for the output of a remuxer.
     remuxed: Vec<u8>,

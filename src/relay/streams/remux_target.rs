@@ -77,8 +77,8 @@ const WORK_PER_BYTE: usize = 32;
 const WORK_SAVED_MAX: usize = 256 * 1024;
 /// Bytes of output for a byte of input, in most cases at most.
 pub(super) const LARGER: usize = 4;
-/// Jumps of a clock that are kept: a remuxer of another process reads over them again. A source whose
-/// clock jumps more often within a few key frames has no time that could be kept.
+/// Most jumps of a clock that are kept for a remuxer of another process, which reads over them again.
+/// If a clock jumps more often within a few key frames, the times after a hand-over may be wrong.
 const JUMPS_MAX: usize = 8;
 /// Tracks that a refusal names, at most.
 const LINES_MAX: usize = 4;
@@ -166,8 +166,8 @@ impl RemuxedStream {
         (self.began, self.behind.unwrap_or(newest))
     }
 
-    /// Returns the nanoseconds by which times at this offset in the original were moved: in each of the
-    /// two clocks to which they may belong. `None`: as now.
+    /// Returns the nanoseconds by which times at this offset in the original were moved. The times
+    /// belong to one of two clocks: the older one is first. `None`: they were moved as times are now.
     #[cfg(feature = "handover")]
     pub fn shifts_at(&self, offset: u64) -> Option<(i64, Option<i64>)> {
         let mut next = self.jumps.iter().skip_while(|jump| jump.at < offset);
@@ -204,8 +204,9 @@ impl RemuxedStream {
             if let Some(shift_before) = shift_before
                 && remuxer.shift() != Some(shift_before)
             {
-                let too_many = (self.jumps.len() + 1).saturating_sub(JUMPS_MAX);
-                self.jumps.drain(..too_many);
+                if self.jumps.len() >= JUMPS_MAX {
+                    self.jumps.pop_front();
+                }
                 self.jumps.push_back(ClockJump { at, shift_before });
             }
         }

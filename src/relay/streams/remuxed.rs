@@ -357,8 +357,8 @@ impl Streams {
         Ok(id)
     }
 
-    /// Feeds new bytes to the remuxed streams that keep up. They read many bytes from the buffer, over
-    /// several turns.
+    /// Feeds new bytes to the remuxed streams that keep up. If the bytes are many, these streams read
+    /// them from the original's buffer, over several turns.
     pub(super) fn feed_remuxed(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
         let newest = self.streams.get(id).map(|stream| stream.buffer.newest());
         let begin = newest.map_or(0, |newest| newest - bytes.len() as u64);

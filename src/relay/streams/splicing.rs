@@ -1,8 +1,8 @@
 //! Splicing: with `--hold`, a source's bytes reach its stream through a splicer.
 //!
-//! The splicer holds a unit until it is whole. Then all of it goes out at once, and it may be half
-//! of `--buffer`. The stream, its segments and its remuxed streams get it in pieces over several
-//! turns, so that no turn takes long. Meanwhile the source is not read.
+//! The splicer holds a unit until it is whole. Then it puts all of the unit out at once: up to half
+//! of `--buffer`. The stream, its segments and its remuxed streams get this output in pieces over
+//! several turns, so that no turn takes long. Meanwhile the server does not read the source.
 
 use super::remux_target::GO_BYTES;
 use super::{StreamSource, Streams};
@@ -16,11 +16,11 @@ use crate::relay::event::Event;
 /// the piece with its end do not push a viewer that keeps up out of the buffer.
 pub(super) const UNIT_PART: usize = 2;
 
-/// Most work of remuxed streams that are behind when a splicer's stream gets all at once. Ordinary
-/// media cost less.
+/// Most work of a remuxed stream that is behind, when its original gets all of the splicer's output
+/// at once. Ordinary media cost less.
 const ALL_WORK_MAX: usize = 64 * GO_BYTES;
 
-/// Bytes that a splicer has let go, and that its stream gets in later turns.
+/// Output of a splicer that its stream gets in later turns.
 #[derive(Default)]
 pub(super) struct Spliced {
     bytes: Vec<u8>,
@@ -64,7 +64,7 @@ impl Streams {
         Some((self.begin_anew(id, ctx)?, bytes))
     }
 
-    /// Passes a stream the next piece that its splicer has let go. Returns whether there was one.
+    /// Passes the next stream a piece of its splicer's output. Returns whether there was such a stream.
     pub fn pass_spliced(&mut self, ctx: &mut Context) -> bool {
         let Some(id) = self.passing.pop_front() else {
             return false;
@@ -89,9 +89,9 @@ impl Streams {
         true
     }
 
-    /// Passes a stream everything that its splicer has let go: its source has broken, and no other one
-    /// continues within a unit. A source may break at any time, so remuxed streams that are behind get
-    /// a bounded share of the turn. A stream that cannot read on then fails.
+    /// Passes a stream the rest of its splicer's output at once. This is needed when its source breaks:
+    /// another source must not continue within a unit. A source may break at any time, so the work of
+    /// remuxed streams that are behind is bounded. A remuxed stream that needs more fails.
     pub(super) fn pass_all_spliced(&mut self, id: StreamId, ctx: &mut Context) {
         let stream = self.streams.get_mut(id);
         if let Some(stream) = stream.filter(|stream| !stream.spliced.is_empty()) {
@@ -100,12 +100,12 @@ impl Streams {
         }
     }
 
-    /// Returns whether some stream does not have all that its splicer has let go.
+    /// Returns whether a stream has yet to get a part of its splicer's output.
     pub fn has_spliced(&self) -> bool {
         !self.passing.is_empty()
     }
 
-    /// Passes an ending stream what its splicer has.
+    /// Ends the splicer of a stream that ends, and passes the stream the rest of its output.
     pub(super) fn finish_splicing(&mut self, id: StreamId, ctx: &mut Context) {
         self.pass_all_spliced(id, ctx);
         let stream = self.streams.get_mut(id);
@@ -118,7 +118,7 @@ impl Streams {
 }
 
 impl Spliced {
-    /// Returns whether the stream has everything.
+    /// Returns whether the stream has all of the output.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

@@ -59,7 +59,7 @@ pub struct Stream {
     pub(super) via: Option<String>,
     /// Joins successive sources into one stream, where streams are held.
     pub(super) splicer: Option<Box<Splicer>>,
-    /// What the splicer has let go, and the stream does not have yet.
+    /// Output of the splicer that the stream has yet to get.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) spliced: Spliced,
     /// Media type that the source of a held stream declared.

@@ -88,8 +88,8 @@ impl Timeline {
         }
     }
 
-    /// Chooses the clock of a unit that was written before, by how much it moves times: its time is not
-    /// after the newest one, and close to it.
+    /// Chooses between two clocks, given by how much each moves times, for a unit that was written
+    /// before. With the right one, the unit's time is shortly before the newest time.
     pub fn choose(&mut self, decode: i64, older: i64, newer: i64) {
         let newest = self.newest.unwrap_or(0).saturating_add(SECOND);
         let ago = |shift: i64| newest.saturating_sub(decode.saturating_add(shift));

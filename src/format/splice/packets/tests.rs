@@ -253,8 +253,8 @@ fn bytes_between_packets_are_counted() {
     assert!(cut(&mut cutter, &[1], &mut out).is_err());
 }
 
-/// Neither the verdict nor what goes out depends on how a stream with long rows of other bytes is
-/// cut. What follows the row that is too long goes out as it comes.
+/// A stream has long rows of other bytes. The verdict and the output do not depend on how the stream
+/// is cut. The bytes after a row that is too long go out as they come.
 #[test]
 fn rows_of_other_bytes_count_alike_however_they_are_cut() {
     let null = packet(0x1fff, false, &[]);
