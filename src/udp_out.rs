@@ -306,8 +306,8 @@ impl UdpOut {
         if self.waiting_bytes + datagram.len() + 2 * size_of::<DatagramBatch>() > WAITING_BYTES_MAX
         {
             for (client, figures) in self.clients.iter().zip(&mut self.figures) {
-                let dropped = u64::from(kind.is_for(client.transport));
-                figures.dropped = figures.dropped.saturating_add(dropped);
+                let gets_it = self.source != Some(client.address) && kind.is_for(client.transport);
+                figures.dropped = figures.dropped.saturating_add(u64::from(gets_it));
             }
             return false;
         }

@@ -30,7 +30,7 @@ pub use limits::{Limits, MATRICES_MAX};
 pub use quoted::Quoted;
 pub use record::{Entry, Record, clients_bytes};
 pub use session_id::{Digest, SessionId};
-pub use subnet::{Subnet, network_of};
+pub use subnet::{Subnet, network_of, shared_network};
 pub use tokens::{Addition, Destination, Tokens};
 pub use transport::{FecMatrix, Transport};
 pub use tuple::{ADDRESSES_MAX, Detailed, RtpTuple, Tuple, canonical};

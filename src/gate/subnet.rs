@@ -25,22 +25,24 @@ impl Subnet {
     }
 }
 
-/// Returns the network that a host of this address controls. An IPv6 site has at least 64 bits (RFC
-/// 6177), and its hosts change addresses daily (RFC 8981). Link-local addresses share one network,
-/// and so do the hosts of IPv4 behind a translator (RFC 6052 section 2.1, RFC 8215). Each of these
-/// counts for itself, as in IPv4.
+/// Returns the network that a host of this address controls, or the address itself.
 pub fn network_of(address: IpAddr) -> IpAddr {
-    let is_alone = |address: Ipv6Addr| {
-        let is_translated = matches!(address.segments(), [0x64, 0xff9b, 0 | 1, ..]);
-        address.is_unicast_link_local() || address.is_loopback() || is_translated
+    shared_network(address).unwrap_or(address.to_canonical())
+}
+
+/// Returns the IPv6 network that a host of this address controls. An IPv6 site has at least 64 bits
+/// (RFC 6177), and its hosts change addresses daily (RFC 8981). `None` for addresses that count for
+/// themselves: of IPv4, of one link, and of IPv4 behind a translator (RFC 6052 section 2.1, RFC 8215).
+pub fn shared_network(address: IpAddr) -> Option<IpAddr> {
+    let IpAddr::V6(address) = address.to_canonical() else {
+        return None;
     };
-    match address.to_canonical() {
-        IpAddr::V6(address) if !is_alone(address) => {
-            let network = address.to_bits() >> 64 << 64;
-            IpAddr::V6(Ipv6Addr::from_bits(network))
-        }
-        address => address,
+    let is_translated = matches!(address.segments(), [0x64, 0xff9b, 0 | 1, ..]);
+    if address.is_unicast_link_local() || address.is_loopback() || is_translated {
+        return None;
     }
+    let network = address.to_bits() >> 64 << 64;
+    Some(IpAddr::V6(Ipv6Addr::from_bits(network)))
 }
 
 impl Display for Subnet {

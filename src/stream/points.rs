@@ -102,9 +102,11 @@ impl Points {
 
     fn add_join(&mut self, start: Start, now: Instant) {
         self.header_end.get_or_insert(start.offset);
-        let before_last = self.joins.iter().nth_back(1);
         // Join points have a minimum spacing, too, but for the newest.
-        if before_last.is_some_and(|join| start.offset < join.start.offset + UNIT_SPACING) {
+        let mut newest_first = self.joins.iter().rev().map(|join| join.start.offset);
+        if let (Some(last), Some(before)) = (newest_first.next(), newest_first.next())
+            && last < before + UNIT_SPACING
+        {
             self.joins.pop_back();
         }
         self.joins.push_back(Join { start, at: now });
@@ -218,7 +220,12 @@ mod tests {
             (&[7, 8], &[7, 8], &[7]),
             (&[7, 8, 9], &[7, 9], &[7]),
             (&[7, 8, 4_102], &[7, 4_102], &[7]),
-            (&[7, 8, 4_103], &[7, 8, 4_103], &[7, 4_103]),
+            (&[7, 8, 4_103], &[7, 4_103], &[7, 4_103]),
+            (
+                &[7, 4_103, 4_104, 8_199],
+                &[7, 4_103, 8_199],
+                &[7, 4_103, 8_199],
+            ),
             (&[7, 4_103, 8_199], &[7, 4_103, 8_199], &[7, 4_103, 8_199]),
             (&[7, 4_103, 8_198], &[7, 4_103, 8_198], &[7, 4_103]),
             (&[7, 5_000, 5_100, 5_200], &[7, 5_000, 5_200], &[7, 5_000]),

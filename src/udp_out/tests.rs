@@ -283,6 +283,21 @@ fn a_batch_grows_in_few_steps_up_to_its_limit() {
     }
 }
 
+/// The source gets nothing, so nothing that would be for it is dropped.
+#[test]
+fn a_source_among_the_clients_loses_nothing() {
+    let mut udp_out = udp_out();
+    let clients: Rc<[Destination]> = [client("rtp", 1), client("rtp", 2)].into();
+    udp_out.set_clients(clients.clone(), Some(address(2)), || 7);
+    assert!(!udp_out.forward(&vec![7; WAITING_BYTES_MAX], None));
+    udp_out.set_clients(clients, None, || 7);
+    let dropped: Vec<u64> = udp_out
+        .figures()
+        .map(|(_, figures)| figures.dropped)
+        .collect();
+    assert_eq!(dropped, [1, 0]);
+}
+
 #[test]
 fn the_source_is_told_where_it_is_a_client() {
     let mut udp_out = udp_out();

@@ -238,7 +238,7 @@ mod tests {
     fn a_network_of_ipv6_is_not_as_many_hosts_as_it_has_addresses() {
         let of_network = |number: u128| {
             let network = Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 0).to_bits();
-            IpAddr::from(Ipv6Addr::from_bits(network + 1 + number))
+            IpAddr::from(Ipv6Addr::from_bits(network + number))
         };
         let mut stage = Stage::new(OPTIONS);
         assert_eq!(let_in(&mut stage, (0..500).map(of_network)), 16 * 4 + 8);

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 
-use crate::gate::network_of;
+use crate::gate::shared_network;
 use crate::relay::admission::Others;
 
 /// Number of counted connections of each host and network.
@@ -22,7 +22,7 @@ impl Hosts {
     /// Counts one more connection of this host.
     pub fn enter(&mut self, host: IpAddr) {
         *self.each.entry(host).or_default() += 1;
-        if let Some(network) = others_too(host) {
+        if let Some(network) = shared_network(host) {
             *self.networks.entry(network).or_default() += 1;
         }
     }
@@ -30,7 +30,7 @@ impl Hosts {
     /// Counts one connection less.
     pub fn leave(&mut self, host: IpAddr) {
         take(&mut self.each, &host);
-        if let Some(network) = others_too(host) {
+        if let Some(network) = shared_network(host) {
             take(&mut self.networks, &network);
         }
     }
@@ -38,7 +38,7 @@ impl Hosts {
     /// Returns the number of connections of this host, and of its network.
     pub fn of(&self, host: IpAddr) -> Others {
         let of_host = self.each.get(&host).copied().unwrap_or(0);
-        let of_network = others_too(host).map(|network| self.networks.get(&network));
+        let of_network = shared_network(host).map(|network| self.networks.get(&network));
         Others {
             of_host,
             of_network: of_network.map_or(0, |count| count.copied().unwrap_or(0)),
@@ -49,11 +49,6 @@ impl Hosts {
     pub fn count(&self) -> usize {
         self.each.values().sum()
     }
-}
-
-/// Returns the network of a host, if the network has more addresses.
-fn others_too(host: IpAddr) -> Option<IpAddr> {
-    Some(network_of(host)).filter(|network| *network != host)
 }
 
 /// Subtracts one from the count of this key. Frees the memory of the table when no key is left.

@@ -499,6 +499,12 @@ impl Streams {
             if let Some(its) = self.target_mut(original, target) {
                 its.stream = its.stream.filter(|stream| *stream != id);
             }
+            if let Some(original) = self.streams.get_mut(original) {
+                let (mut figures, udp) = (stream.buffer.figures(), &stream.rtp_out.udp_out);
+                figures.bytes_sent = figures.bytes_sent.saturating_add(udp.bytes_sent());
+                original.ended_remuxed += figures;
+                original.cuts.add(stream.cuts);
+            }
             let (digest, name) = (stream.session.digest(), target.format().name());
             let line = format_args!("event=remux-ends session={digest} to={name}");
             ctx.log(Level::Info, stream.caused_by(), line);

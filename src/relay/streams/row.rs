@@ -269,11 +269,9 @@ impl Stream {
 
     /// Returns its row of list-streams, without the streams that are remuxed from it.
     fn row(&self, ctx: &Context) -> Row<'_> {
-        let Figures {
-            bytes_received,
-            bytes_sent,
-            skips,
-        } = self.buffer.figures();
+        let mut figures = self.buffer.figures();
+        let bytes_received = figures.bytes_received;
+        figures += self.ended_remuxed;
         Row {
             id: self.id(ctx.run),
             sessionid: &self.session,
@@ -298,12 +296,14 @@ impl Stream {
             station: &self.programme.source.station,
             bitrate: self.buffer.bit_rate(ctx.now()),
             bytes_received,
-            bytes_sent: bytes_sent.saturating_add(self.rtp_out.udp_out.bytes_sent()),
+            bytes_sent: figures
+                .bytes_sent
+                .saturating_add(self.rtp_out.udp_out.bytes_sent()),
             viewers: self.buffer.viewer_count(),
             viewers_peak: self.viewers_peak,
             udp_clients: self.rtp_out.udp_out.client_count(),
             udp: self.row_clients().collect(),
-            skips,
+            skips: figures.skips,
             cuts: self.cuts,
             remuxed: Vec::new(),
             rtp: self.rtp_fault(ctx),

@@ -30,7 +30,7 @@ use crate::relay::viewer_id::PublicStreamId;
 use crate::relay::{Action, ConnectionId, Level, PullId, SOURCE_READ_BYTES_MAX, StreamId};
 use crate::remux::{Remuxer, Target, TrackInfo};
 use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
-use crate::stream::{Detected, End, Notice, StreamBuffer};
+use crate::stream::{Detected, End, Figures, Notice, StreamBuffer};
 use crate::time::Instant;
 
 /// What a stream carries, as far as it is known.
@@ -92,6 +92,9 @@ pub struct Stream {
     pub(super) armed: Armed,
     /// Its remuxed streams, by container.
     pub(super) remux_targets: Vec<RemuxTarget>,
+    /// What its ended remuxed streams sent and skipped.
+    #[cfg_attr(feature = "handover", serde(default))]
+    pub(super) ended_remuxed: Figures,
     /// The time of the next attempt to remux it for UDP clients: there was no memory for it.
     pub(super) cast_again_at: Option<Instant>,
     /// How it is remuxed, if it is remuxed from another stream.
@@ -138,6 +141,7 @@ impl Stream {
             is_paused: false,
             armed: Armed::default(),
             remux_targets: Vec::new(),
+            ended_remuxed: Figures::default(),
             cast_again_at: None,
             remuxed: None,
             viewers_peak: 0,

@@ -136,6 +136,31 @@ fn large_output_of_few_bytes_counts_as_cost() {
     stage.lose(source);
 }
 
+/// Counters do not fall when a remuxed stream ends: those of its original continue them.
+#[test]
+fn what_an_ended_remuxed_stream_sent_still_counts() {
+    let mut stage = Stage::new(&[]);
+    let (_, key, other) = tags();
+    let source = source(&mut stage, &[silent_head(), longer(&key, 0, 9)].concat());
+    let (viewer, _) = ask(&mut stage, 1, "live.ts");
+    stage.settle();
+    for picture in 1..9 {
+        stage.send_media(source, &longer(&other, 40 * picture, 900));
+    }
+    let bytes_sent = |stage: &Stage| {
+        let mut rows = stage.relay.streams.rows((0, 0), &stage.relay.ctx);
+        let (_, row) = rows.next().expect("a stream");
+        row.figures()
+            .map(|(_, of_stream)| of_stream.figures.bytes_sent)
+    };
+    let sent = bytes_sent(&stage);
+    assert!(sent > Some(8 * 900), "{sent:?}");
+    stage.lose(viewer);
+    stage.wait_seconds(10);
+    assert_eq!(stage.relay.streams.all_remuxed().count(), 0);
+    assert_eq!(bytes_sent(&stage), sent);
+}
+
 /// Requests a path, and does nothing else. Returns the connection and the cost.
 fn ask(stage: &mut Stage, port: u16, path: &str) -> (ConnectionId, usize) {
     let peer = SocketAddr::from(([10, 0, 0, 3], port));
