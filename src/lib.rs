@@ -40,22 +40,41 @@
 //!
 //! The server waits for sockets, and reads the ones that have input.
 //!
-//! - `relay::shell::Readers::read_in_turn` reads each client once, within the turn's share.
+//! - `relay::shell::Readers::read_in_turn` reads each client that has input, within the turn's
+//!   share. It reads a client a second time if the first read did not empty its socket.
 //! - `relay::shell::Readers::read_from_next` takes the next client in the list,
 //! - `relay::shell::Readers::read_from` reads from its socket into a buffer,
 //! - `relay::Relay::received` hands these bytes to the core.
 //! - `relay::Relay::read` handles them piece by piece:
 //! - `relay::clients::reading::Clients::read_on` removes the framing of a source's body,
-//! - `relay::streams::stream::Streams::append` takes the media for the source's stream, and joins
-//!   sources that follow each other,
+//! - `relay::streams::stream::Streams::append` takes the media for the source's stream. With
+//!   `--hold` the bytes take the splicer's way below. Without it,
 //! - `relay::streams::stream::Streams::pass_on` passes the bytes to the stream and its remuxed
 //!   streams,
 //! - `relay::streams::stream::Streams::give` adds them to one stream.
 //! - `stream::StreamBuffer::keep` finds join points and headers in them,
-//! - `stream::StreamBuffer::add_block` takes a new block, or the oldest one. Viewers whose next byte was
-//!   there skip (`stream::skips`).
-//! - `stream::buffer::Buffer::fill` copies them into a block. This is the only copy.
+//! - `stream::StreamBuffer::add_block` takes a new block, or the oldest one. Viewers whose next
+//!   byte was there skip (`stream::skips`).
+//! - `stream::buffer::Buffer::fill` copies them into a block. Without `--hold`, this is the only
+//!   copy of large pieces. Pieces under 1 KiB are copied together before (`Source::take`), and
+//!   input that this turn does not handle is copied, too (`Clients::keep_input`).
 //! - `relay::streams::stream::Streams::bundle` lets them out to the viewers, now or a little later.
+//!
+//! The splicer's way, with `--hold`:
+//!
+//! - `relay::streams::stream::Streams::append` takes the media for the source's stream,
+//! - `relay::streams::splicing::Streams::splice` lends them to the stream's splicer,
+//! - `format::splice::Splicer::feed` appends the units that are whole to its output, a copy. It
+//!   also joins sources that follow each other.
+//! - `format::splice::Splicer::cut` finds the units, by the cutter of the container.
+//! - `relay::streams::stream::Streams::pass_on` gets the first piece of the output, as above.
+//!
+//! Later turns pass the rest of a long output.
+//!
+//! - `relay::shell::Readers::read_in_turn` does this after all reading.
+//! - `relay::Relay::read_pipelined` handles one stream and one client at a time,
+//! - `relay::streams::splicing::Streams::pass_spliced` takes the next piece of a stream's output,
+//! - `relay::streams::stream::Streams::pass_on` passes it on, as above.
 //!
 //! The bytes stay in the buffer until the viewers' sockets take them.
 //!
@@ -64,8 +83,12 @@
 //! - `relay::Relay::output` returns its output:
 //! - `relay::requests::Relay::prepare` prepares the response head or the next chunk,
 //! - `relay::streams::viewer::Streams::prepare` decides how long the chunk is.
+//! - `relay::streams::frame::Frame::lay` copies a small chunk with its framing, if the stream has
+//!   at least eight viewers. All viewers at this cursor share the copy.
 //! - `relay::streams::viewer::Streams::lend` adds the chunk's framing to the output,
-//! - `stream::StreamBuffer::lend` adds the media from the viewer's cursor on, without a copy.
+//! - `relay::streams::frame::Frame::whole` returns the shared copy of the chunk, if there is one.
+//! - `stream::StreamBuffer::lend` otherwise adds the media from the viewer's cursor on, without a
+//!   copy.
 //! - `relay::Relay::sent` takes the number of bytes that the socket took,
 //! - `relay::streams::viewer::Streams::took` moves the viewer's cursor.
 //! - `relay::Relay::served` notes whether the socket takes more.
@@ -96,6 +119,24 @@
 //! - `relay::clients::request::Clients::answer_call` makes the answer,
 //! - `relay::clients::request::Clients::respond` adds it to the connection's output.
 //!
+//! A list is written piece by piece, in the client's turns.
+//!
+//! - `relay::requests::Relay::call` carries out the call,
+//! - `relay::clients::request::Clients::list` writes the head of the answer. The connection's phase
+//!   is then a `ListResponse`.
+//!
+//! Each turn of the client, as in the life of a byte, writes a piece.
+//!
+//! - `relay::requests::Relay::prepare` prepares the client's next output,
+//! - `relay::clients::list_response::Clients::take_due_list` takes the list, if its last piece is
+//!   written,
+//! - `relay::pieces::write_piece` asks another part for the next rows:
+//! - `relay::streams::row::Streams::rows` returns the streams, or
+//! - `relay::viewers::ListParts::rows` returns the viewers, or
+//! - `relay::grants::Grants::rows` returns the tokens.
+//! - `relay::clients::list_response::ListResponse::piece` writes some rows as JSON,
+//! - `relay::clients::list_response::Clients::push_piece` adds them to the connection's output.
+//!
 //! # The life of an HLS request
 //!
 //! - `relay::requests::Relay::request` routes the request, as for an API call:
@@ -107,11 +148,12 @@
 //! - `relay::streams::hls::Streams::play` selects the stream in a container that HLS can carry,
 //! - `hls::response::Cutter::find` finds the playlist or the segment,
 //! - `relay::streams::hls::Streams::give_out` makes the answer: a playlist whole, a segment as a
-//!   viewer with an end.
+//!   viewer with an end. This viewer's bytes go out as in the life of a byte.
 //! - `relay::clients::wait_queue::Clients::wait_for` lets a request wait for a longer playlist.
 //!
 //! A waiting request is called when its playlist has grown, or when its time is over.
 //!
+//! - `relay::dispatch::Relay::dispatch_events` empties the queue of events,
 //! - `relay::dispatch::Relay::dispatch` handles the event `PlaylistGrew`,
 //! - `relay::clients::wait_queue::Clients::call_up_to` calls the clients that the playlist reaches,
 //! - `relay::clients::wait_queue::Clients::call_one` notes the outcome of each one's wait,
