@@ -19,12 +19,18 @@ use tollgate::time::Instant;
 #[path = "doors/handover.rs"]
 mod door;
 
-/// Recorded state in format 4. It must be read until `OLDEST` is above 4.
-const TOLD: &[u8] = include_bytes!("handover/format-4");
+/// Returns the path of a recorded state in [`FORMAT`]. `what`: empty, or `-machines` for streams in
+/// every container: some within a source, some after a seam, some in other containers, and some
+/// that come and go as datagrams.
+fn recorded_path(what: &str) -> String {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/handover");
+    format!("{folder}/format-{FORMAT}{what}")
+}
 
-/// The same of streams in every container: some within a source, some behind a seam, some in other
-/// containers, and some that come and go as datagrams.
-const MACHINES: &[u8] = include_bytes!("handover/format-4-machines");
+/// Returns a recorded state in [`FORMAT`].
+fn recorded(what: &str) -> Vec<u8> {
+    std::fs::read(recorded_path(what)).expect("a recorded state")
+}
 
 /// A change of the format without a record of it would be read by nobody.
 #[test]
@@ -153,7 +159,7 @@ fn half_sent(files: &[&str]) -> HalfSent {
         let media = read(file);
         let mut source = client(&mut relay, 2, 100 + number, head.as_bytes(), now);
         relay.received(source, b"100000\r\n", now);
-        // Every other one goes on behind another source.
+        // Every other one goes on after another source.
         if number % 2 == 0 {
             for piece in media.chunks(8192) {
                 relay.received(source, piece, now);
@@ -258,10 +264,9 @@ fn take_over(data: &[u8]) -> Result<Relay, String> {
 #[test]
 fn what_was_told_in_this_format_is_read() {
     if std::env::var_os("TOLLGATE_WRITE_HANDOVER").is_some() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/handover/");
-        std::fs::write(format!("{folder}format-4"), told(core())).expect("the file");
         let write = |path: String, told| std::fs::write(path, told).expect("the file");
-        write(format!("{folder}format-4-machines"), told(machines(&FILES)));
+        write(recorded_path(""), told(core()));
+        write(recorded_path("-machines"), told(machines(&FILES)));
         let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/handover/");
         for file in [
             "h264.ts",
@@ -274,18 +279,23 @@ fn what_was_told_in_this_format_is_read() {
             write(format!("{corpus}{file}"), told(machines(&[file])));
         }
     }
-    let now = [TOLD, MACHINES, &told(core()), &told(machines(&FILES))];
+    let now = [
+        recorded(""),
+        recorded("-machines"),
+        told(core()),
+        told(machines(&FILES)),
+    ];
     for told in now {
-        take_over(told).expect("it is read").check();
+        take_over(&told).expect("it is read").check();
     }
 }
 
 /// A later version of the same format: every object has a further field.
 #[test]
 fn what_a_later_version_tells_besides_is_passed_over() {
-    for told in [TOLD, MACHINES] {
+    for told in [recorded(""), recorded("-machines")] {
         let mut inserted = 0;
-        let later = changed(told, &mut |_, fields| {
+        let later = changed(&told, &mut |_, fields| {
             // The name of a case begins with a capital, and is alone; spans of time are no type of
             // ours.
             let is_ours = |name: &String| !name.starts_with(char::is_uppercase) && name != "nanos";
@@ -303,9 +313,12 @@ fn what_a_later_version_tells_besides_is_passed_over() {
 /// from this one. It does not need a field that was `null` before.
 #[test]
 fn what_earlier_versions_read_is_told_still() {
-    for (before, now) in [(TOLD, told(core())), (MACHINES, told(machines(&FILES)))] {
+    for (before, now) in [
+        (recorded(""), told(core())),
+        (recorded("-machines"), told(machines(&FILES))),
+    ] {
         let is_needed = |value: &Value| !value.is_null();
-        let (before, now) = (fields(before, is_needed), fields(&now, |_| true));
+        let (before, now) = (fields(&before, is_needed), fields(&now, |_| true));
         let missing: Vec<&String> = before.difference(&now).collect();
         assert!(missing.is_empty(), "raise the format: {missing:?}");
     }
@@ -755,7 +768,7 @@ fn what_a_source_makes_large_is_sent_before_the_standstill() {
 }
 
 /// What a viewer gets of a stream with these sources, one after the other. Another core takes over
-/// when the last one has sent some bytes. What is large is copied then, or behind each piece, too.
+/// when the last one has sent some bytes. What is large is copied then, or after each piece, too.
 /// Also returns how many bytes are large, and the length of the records.
 fn of_sources(sources: &[&Vec<u8>], cut: usize, copies_early: Option<bool>) -> (Out, usize, usize) {
     let mut relay = Relay::new(settings());
@@ -1011,8 +1024,8 @@ fn nothing_that_is_told_is_believed() {
     let seed = std::env::var("HANDOVER_SEED").ok();
     let seed: usize = seed.map_or(0, |seed| seed.parse().expect("a number"));
     let mut tried = 0;
-    for told in [TOLD, MACHINES] {
-        assert!(door::is_taken_over(told), "as it was told");
+    for told in [recorded(""), recorded("-machines")] {
+        assert!(door::is_taken_over(&told), "as it was told");
         let lines: Vec<&[u8]> = told.split_inclusive(|byte| *byte == b'\n').collect();
         let places = places(&lines);
         assert!(places.len() > 100, "{} fields only", places.len());
