@@ -34,9 +34,9 @@ pub struct TitleChange {
 
 /// Number of texts about a station.
 pub const STATION_TEXTS: usize = 5;
-/// Most titles that are kept of a stream, for its playlists.
+/// Maximal number of titles that are kept of a stream, for its playlists.
 pub const TITLES_MAX: usize = 8;
-/// Most bytes of these titles together. The longest title has as many.
+/// Maximal number of bytes of these titles together. The longest title has as many.
 pub const TITLES_BYTES_MAX: usize = 512;
 
 impl<const MAX: usize> CleanText<MAX> {
@@ -144,7 +144,7 @@ mod tests {
             (b"gr\xf6er", Some("utf-8"), "gr\u{fffd}er"),
             (b"gr\xf6er", Some("koi8-r"), "gr\u{fffd}er"),
             ("ö".as_bytes(), Some("ISO-8859-1"), "Ã¶"),
-            // In ISO 8859-1 these are control characters.
+            // 0x85 is a control character in ISO 8859-1.
             (b"a\x85\xf6", None, "a ö"),
             (
                 "a\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}b".as_bytes(),

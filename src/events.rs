@@ -45,12 +45,12 @@ struct Unit {
     of: Option<SessionId>,
 }
 
-/// Most bytes of text that are kept.
+/// Maximal number of bytes of text that are kept.
 pub const BYTES_MAX: usize = 1024 * 1024;
-/// Most events that are kept.
+/// Maximal number of events that are kept.
 pub const UNITS_MAX: usize = 16 * 1024;
-/// Most events that are looked at in one turn, for a reader that gets few of them. It continues
-/// there in its next turn.
+/// Maximal number of events that are looked at in one turn, for a reader that gets few of them. It
+/// continues there in its next turn.
 const LOOKED_AT_MAX: usize = 1024;
 /// Bytes that are lent at once.
 const LENT_BYTES_MAX: usize = 64 * 1024;

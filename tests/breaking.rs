@@ -145,7 +145,7 @@ fn unmarked(stream: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// And of what follows: wherever it broke, the next source's tables come behind a whole PES packet.
+/// And of what follows: wherever it broke, the next source's tables come after a whole PES packet.
 #[test]
 fn a_source_goes_on_behind_a_whole_pes_packet() {
     let stream = interleaved();
@@ -187,7 +187,7 @@ fn what_never_ends_is_not_waited_for() {
             if number < 10 {
                 assert_eq!(out.len(), before, "{number}");
             } else {
-                // A clock of 20 a second: behind half of one.
+                // A clock of 20 a second: after half of one.
                 assert_eq!(out.len(), fed, "{number}");
             }
         }

@@ -61,7 +61,7 @@ struct Reading {
     body: Body,
     content: Vec<u8>,
     is_refused: bool,
-    /// Bytes behind its end.
+    /// Bytes after its end.
     behind: usize,
 }
 
@@ -131,7 +131,7 @@ fn chunk_lines_are_those_of_the_grammar() {
             (true, [b';', extension @ ..]) => is_rest_of_line(extension),
             (true, other) => blanks == 0 && is_rest_of_line(other) && !is_word(other),
         };
-        // What stands behind the line is content, and after it more framing.
+        // What stands after the line is content, and after it more framing.
         let end = line.windows(2).position(|pair| pair == b"\r\n");
         if end.is_none_or(|end| end + 2 == line.len()) {
             assert_eq!(!reading.is_refused, is_line, "{line:x?}");
@@ -260,7 +260,7 @@ fn tuples_are_read_or_refused() {
     }
 }
 
-/// Calls with every text over these letters behind a beginning.
+/// Calls with every text over these letters after a beginning.
 fn each_behind(beginning: &str, letters: &[u8], look: impl Fn(&str)) {
     each(letters, |input| {
         look(&format!("{beginning}{}", String::from_utf8_lossy(input)));
@@ -279,7 +279,7 @@ fn short_credentials_are_read_or_refused() {
     }
 }
 
-/// Times, numbers of events and sessionids, behind a beginning that is one of them.
+/// Times, numbers of events and sessionids, after a beginning that is one of them.
 #[test]
 fn short_texts_are_read_or_refused() {
     for beginning in ["", "2026-02-28T23:5", "2026-02-28T23:59:59"] {

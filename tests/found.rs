@@ -41,7 +41,7 @@ fn joins(bytes: &[u8]) -> Vec<u64> {
         .collect()
 }
 
-/// The parts one behind the other, and where each begins.
+/// The parts one after the other, and where each begins.
 fn row(parts: &[Vec<u8>]) -> (Vec<u8>, Vec<u64>) {
     let mut bytes = Vec::new();
     let mut places = Vec::new();
@@ -334,7 +334,7 @@ fn laced_sound_goes_on_where_its_last_frame_has_ended() {
     assert!(splicer.break_off(format, header));
     let seam = out.len();
     splicer.feed(&file, &mut out).expect("the same");
-    // The first Cluster behind the seam, and its time.
+    // The first Cluster after the seam, and its time.
     let cluster = [
         0x1f, 0x43, 0xb6, 0x75, 1, 255, 255, 255, 255, 255, 255, 255, 0xe7, 0x88,
     ];

@@ -319,7 +319,7 @@ fn two_edges_carry_a_thousand_viewers_of_one_session_past_their_origins_death() 
     let file = corpus::file("h264.ts");
     let half = &file[..file.len() / 188 / 4 * 3 * 188];
     let header = header_of(&file);
-    // The second source continues behind a whole PES packet of the first.
+    // The second source continues after a whole PES packet of the first.
     let (mut splicer, mut whole) = (Splicer::new(1 << 20), Vec::new());
     assert!(splicer.feed(half, &mut whole).is_ok());
     let (format, had) = corpus::had(&whole);

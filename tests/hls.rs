@@ -783,7 +783,7 @@ fn what_cannot_be_listed_says_why() {
     let mut untimed = Encoder::new(Kind::Mp4);
     untimed.has_times = false;
     unfit(&untimed.run(9.0));
-    // A receiver's packets, with 16 bytes behind each.
+    // A receiver's packets, with 16 bytes after each.
     let packets = Encoder::new(Kind::Ts).run(9.0);
     let packets = packets
         .chunks(188)

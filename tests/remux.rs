@@ -179,7 +179,7 @@ fn enhanced_flv(said: &[Said]) -> Vec<u8> {
     flv
 }
 
-/// What stands behind the version in the head that Ogg has, of the content of `dOps`.
+/// What stands after the version in the head that Ogg has, of the content of `dOps`.
 fn opus_head(setup: &[u8]) -> Vec<u8> {
     let [_, channels, s1, s0, r3, r2, r1, r0, g1, g0, rest @ ..] = setup else {
         panic!("the setup of Opus");

@@ -96,7 +96,7 @@ fn a_source_within_a_group_has_one_header_with_its_video() {
     assert_eq!((count(b"moov"), count(b"vide")), (1, 1));
 }
 
-/// The first parameter sets come eight seconds behind the first sound.
+/// The first parameter sets come eight seconds after the first sound.
 #[test]
 fn sound_waits_for_the_parameter_sets_of_pictures_that_come() {
     let file = corpus::file("h264.ts");

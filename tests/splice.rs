@@ -224,7 +224,7 @@ fn fragmented_in_runs(time: u32, sample_ticks: u32, runs: &[u32]) -> Vec<u8> {
     let moov = mp4_box(b"moov", &[&trak, &mvex]);
     let tfhd = mp4_box(b"tfhd", &[&[0, 2, 0, 0, 0, 0, 0, 1]]);
     let tfdt = mp4_box(b"tfdt", &[&[0; 4], &time.to_be_bytes()]);
-    // Samples whose bytes begin behind the head of the `mdat`.
+    // Samples whose bytes begin after the head of the `mdat`.
     let truns = |offset: u32| -> Vec<u8> {
         let trun = |samples: &u32| {
             let (samples, offset) = (samples.to_be_bytes(), offset.to_be_bytes());

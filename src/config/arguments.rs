@@ -133,7 +133,7 @@ fn row_named(name: &str) -> Option<&'static Row> {
     options().find(|row| row.name == name)
 }
 
-/// Returns the value behind `=`, or the next argument unless it is an option.
+/// Returns the value after `=`, or the next argument unless it is an option.
 fn next_value(parser: &mut Parser) -> Option<OsString> {
     let attached = parser.optional_value();
     attached.or_else(|| {

@@ -3,7 +3,7 @@
 use super::arguments::variable;
 use super::options::GROUPS;
 
-/// Column of the text behind an option in `--help`, from 0.
+/// Column of the text after an option in `--help`, from 0.
 const WORDS_COLUMN: usize = 28;
 
 /// Returns the text of `--help`: one line per option, at most 80 columns.

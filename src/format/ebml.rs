@@ -86,8 +86,8 @@ pub(crate) fn number_at_front(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((number(field)?, length))
 }
 
-/// Most elements of a body that are read. Files have fewer than a hundred. Many small ones cost more
-/// than their bytes.
+/// Maximal number of elements of a body that are read. Files have fewer than a hundred. Many small
+/// ones cost more than their bytes.
 pub(crate) const ELEMENTS_MAX: usize = 4096;
 
 /// Returns the elements in a whole body, as far as they are well-formed, up to a maximum.

@@ -42,7 +42,7 @@ const RESYNC_FRAMES: usize = 2;
 /// Smallest distance between two reported joins.
 const JOIN_SPACING: u64 = 1024;
 
-/// Bytes of a head of either kind that tell the frame's length.
+/// Bytes of a head of either kind that contain the frame's length.
 const HEAD_BYTES: usize = 6;
 
 /// First bytes of a head that rule out most other bytes ([`may_begin_head`]).
@@ -392,7 +392,7 @@ pub(super) struct Walk {
     codec: Option<Codec>,
     /// Format that the findings give the stream.
     format: Format,
-    /// What should be at the next byte.
+    /// What the next byte begins.
     place: Expected,
     /// Time of the next frame.
     clock: SampleClock,
@@ -425,8 +425,8 @@ impl Walker<Findings<'_>> for Walk {
 }
 
 impl Walk {
-    /// Returns a walk at the stream's first byte. The first frames tell the codec and correct the
-    /// format, since a tag does not tell what follows it.
+    /// Returns a walk at the stream's first byte. The first frames show the codec and correct the
+    /// format, since a tag does not show what follows it.
     pub(super) fn new(format: Format) -> Walk {
         Walk {
             codec: None,

@@ -18,7 +18,7 @@ use crate::copied::CopiedPart;
 /// for album art. A scanner gives up a stream with a longer header.
 pub const HEADER_BYTES_MAX: usize = 256 * 1024;
 
-/// Lent header. It is empty before the first header is complete.
+/// Lent header. It is empty before the first header is complete, and for containers without one.
 #[derive(Clone, Copy)]
 pub struct Header<'a>(pub(super) Parts<'a>);
 
@@ -110,7 +110,7 @@ impl Header<'_> {
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Elements {
-    /// Header in force.
+    /// Header in force: the newest complete one.
     told: Copied,
     /// Next header, as far as it has come.
     next: Copied,

@@ -31,7 +31,7 @@ pub(crate) const CLUSTER_HEAD: [u8; 12] = [
     0x1f, 0x43, 0xb6, 0x75, 0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 ];
 pub(crate) const KEY_FRAME: u8 = 0x80;
-/// Bits of a block's flags that tell the lacing.
+/// Bits of a block's flags that show the lacing.
 #[cfg(any(feature = "hold", feature = "remux"))]
 pub(crate) const LACING: u8 = 0x06;
 #[cfg(any(feature = "hold", feature = "remux"))]

@@ -175,7 +175,7 @@ impl Format {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// Format of the stream. It is the first finding. An ID3 tag at the beginning counts as MP3.
-    /// The frames behind the tag may show another format; then this is reported a second time.
+    /// The frames after the tag may show another format; then this is reported a second time.
     Format(Format),
     /// The format is unknown, or the container is not understood any more. Earlier points do not
     /// count, and there are no more findings.
@@ -194,23 +194,23 @@ pub enum Finding {
     /// incomplete there. Only MPEG-TS has this. It precedes the point.
     Split(u64),
     /// Decoding can begin here. Offsets ascend. The offset may lie before bytes that the scanner
-    /// has already read. If every unit is a join point, as in sound, a container reports at most one
-    /// per 1 KiB, Matroska at most one per 4 KiB, and Ogg one per page in which a packet begins. The
-    /// buffer keeps at most one per [`UNIT_SPACING`].
+    /// has already read. No distance between two join points is guaranteed. Scanners of containers
+    /// in which every unit of sound is a join point leave out most of them.
     Join(Start),
     /// A unit begins here. A viewer can be cut off before it, or continue at it after a gap.
-    /// Offsets ascend by at least [`UNIT_SPACING`].
+    /// Offsets ascend. Scanners leave out units that are nearer than [`UNIT_SPACING`] to the last
+    /// one, except that Matroska reports each Cluster. The buffer leaves out those, too.
     Unit(Start),
     /// A viewer can continue here after a gap, but cannot be cut off here: this is within an
-    /// element whose length the viewer has been told, for instance a Matroska Cluster. Entries have
+    /// element, for instance a Matroska Cluster, whose length the viewer already has. Entries have
     /// the spacing of units.
     Entry(Start),
 }
 
-/// Smallest distance between two reported units.
+/// Smallest distance between two reported units. Only Matroska's Clusters may be nearer.
 pub const UNIT_SPACING: u64 = 4096;
 
-/// Returns whether an offset is at least this far behind the last one.
+/// Returns whether an offset is at least `spacing` bytes after the last one.
 fn is_spaced(last: Option<u64>, at: u64, spacing: u64) -> bool {
     last.is_none_or(|last| at.saturating_sub(last) >= spacing)
 }
@@ -218,12 +218,13 @@ fn is_spaced(last: Option<u64>, at: u64, spacing: u64) -> bool {
 /// Receives findings one by one, each with the header in force.
 pub type Findings<'a> = dyn FnMut(Finding, Header<'_>) + 'a;
 
-/// Most bytes that a scanner holds: the header in force, the next header, one element that is read
-/// whole, and the scanner itself. Each of the first three has at most [`HEADER_BYTES_MAX`].
+/// Maximal number of bytes that a scanner holds: the header in force, the next header, one element
+/// that is read whole, and the scanner itself. Each of the first three has at most
+/// [`HEADER_BYTES_MAX`].
 pub const HELD_BYTES_MAX: usize = 3 * HEADER_BYTES_MAX + 64 * 1024;
 
-/// Most bytes that a scanner skips in search of an element that it knows. Then it reports
-/// [`Finding::Unknown`].
+/// Maximal number of bytes that a scanner skips in search of an element that it knows. Then it
+/// reports [`Finding::Unknown`].
 const SEARCH_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Work of a search for a format in one byte: the number of bytes that take as long to copy.
@@ -283,6 +284,8 @@ impl Container {
         }
     }
 
+    /// Returns the header. It is empty until the container has read a whole one: a new container
+    /// gets all bytes of the stream before [`Scanner::header`] can ask it.
     fn header(&self) -> Header<'_> {
         match self {
             Container::MpegTs(scanner) => scanner.header(),

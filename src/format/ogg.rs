@@ -18,7 +18,7 @@ const PAGE_HEAD_BYTES: usize = 27;
 /// Capture pattern and version.
 const CAPTURE: &[u8; 5] = b"OggS\0";
 
-/// Most logical streams that may run side by side.
+/// Maximal number of logical streams that may run side by side.
 const STREAMS_MAX: usize = 16;
 
 /// A page. Part of its payload may have yet to come.
@@ -216,7 +216,7 @@ impl Stream {
     }
 }
 
-/// Returns the position behind the first byte where a page may begin, or the length if there is
+/// Returns the position after the first byte where a page may begin, or the length if there is
 /// none.
 pub(super) fn next_page_at(bytes: &[u8]) -> usize {
     let mut behind = 1..bytes.len();

@@ -13,7 +13,7 @@ use super::quoted::Quoted;
 /// Bits of an IPv4-mapped IPv6 address in front of the IPv4 address (RFC 4291 section 2.5.5.2).
 const MAPPED_BITS: u8 = 96;
 
-/// A subnet. No bits are set behind its prefix, and it is never IPv4-mapped. Prints as
+/// A subnet. No bits are set after its prefix, and it is never IPv4-mapped. Prints as
 /// `ADDR/LENGTH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subnet(IpNet);

@@ -200,9 +200,10 @@ impl Tokens {
         self.trial = Some(trial);
     }
 
-    /// Tries an addition to a session within a trial, all or nothing. Returns its changes. A UDP
-    /// client that the session already has is not new; it gets the transport and addresses of this
-    /// call. The work grows with the tuples of the session and of the call.
+    /// Tries an addition to a session within a trial, all or nothing. Returns its changes. The
+    /// caller must not refuse the addition afterwards: it stays in the trial. A UDP client that the
+    /// session already has is not new; it gets the transport and addresses of this call. The work
+    /// grows with the tuples of the session and of the call.
     pub fn try_add(
         &mut self,
         session: &SessionId,

@@ -1,6 +1,6 @@
 //! Decides where a stream's segments begin and end.
 //!
-//! A segment ends at the first join point that is at least [`Plan::segment`] behind its start. The
+//! A segment ends at the first join point that is at least [`Plan::segment`] after its start. The
 //! target duration is the longest that a segment may be. It goes by the first group of pictures,
 //! and rises if one of the first [`LISTED_MIN`] segments is longer. Before the first playlist,
 //! longer fragments of MP4 raise it, too. If their lengths vary, it is at least 10 s. Then it never
@@ -31,8 +31,8 @@ use super::{LEAD_BYTES_MAX, LISTED_MAX, LISTED_MIN, lead, list};
 use crate::format::{Finding, Format, Header, Start};
 use crate::time::{Instant, MediaTime};
 
-/// Most segments that are kept. Players still fetch a segment after it left the list, for as long
-/// as the list lasts.
+/// Maximal number of segments that are kept. Players still fetch a segment after it left the list,
+/// for as long as the list lasts.
 const KEPT_MAX: usize = 2 * LISTED_MAX + 2;
 /// Number of the newest segments that keep their parts. Players fetch parts for a shorter time.
 const PARTS_KEPT: usize = 12;
@@ -143,7 +143,7 @@ struct OpenSegment {
     lead: Rc<Vec<u8>>,
     is_discontinuous: bool,
     is_independent: bool,
-    /// Newest join point behind the segment's start.
+    /// Newest join point after the segment's start.
     join: Option<Point>,
     /// Newest join point at which no other track is within a unit.
     whole: Option<Point>,
@@ -323,7 +323,7 @@ impl Cutter {
         };
         let point = Point { counter, ..newest };
         let Some(filling) = &mut self.filling else {
-            // A join point before a seam that is reported behind it belongs to a complete segment.
+            // A join point before a seam that is reported after it belongs to a complete segment.
             let closed = self.segments.back().map_or(0, |last| last.to);
             if offset >= closed {
                 self.open(point, true, header, now);
@@ -407,7 +407,7 @@ impl Cutter {
         }
         let lead = match (self.kind(), self.heading) {
             (None, _) => return,
-            // Not reached: `take` refuses these.
+            // Not reached: `take` refuses formats that `extension` does not have, which are these.
             (Some(Format::WebM | Format::Matroska | Format::Ogg | Format::Flv), _) => return,
             (Some(_), Heading::Unfit(fault)) => Err(fault),
             (Some(Format::MpegTs), _) => lead::of_tables(header, start.counter),
@@ -501,7 +501,7 @@ impl Cutter {
             *target = seconds(ticks).max(*target);
         }
         let ticks_max = self.target.map_or(ticks, ticks_within);
-        // Fragments tell their durations. That of the last picture of others is a guess.
+        // Fragments contain their durations. That of the last picture of others is a guess.
         if ticks > ticks_max && is_mp4 {
             self.cuts_in_groups = self.cuts_in_groups.saturating_add(1);
             self.is_broken = true;
@@ -636,7 +636,7 @@ fn seconds(ticks: i64) -> u32 {
     ((ticks + TICKS / 2) / TICKS).max(1) as u32
 }
 
-/// Returns the most ticks that are rounded to `seconds`.
+/// Returns the maximal number of ticks that are rounded to `seconds`.
 fn ticks_within(seconds: u32) -> i64 {
     i64::from(seconds) * TICKS + TICKS / 2 - 1
 }

@@ -35,7 +35,8 @@ pub(super) struct Playlist<'a> {
     pub started: Duration,
 }
 
-/// Most bytes of a playlist: every tag in front of each segment, with the longest numbers.
+/// Maximal number of bytes of a playlist: every tag in front of each segment, with the longest
+/// numbers.
 pub(super) const BYTES_MAX: usize = 512
     + super::LISTED_MAX * 256
     + (PARTS_LISTED + 1) * PARTS_MAX * 128

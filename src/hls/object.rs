@@ -36,13 +36,13 @@ pub struct Object {
 pub enum Content {
     /// These bytes.
     Bytes(Rc<[u8]>),
-    /// A range of the stream's bytes behind a lead.
+    /// A range of the stream's bytes after a lead.
     Range {
         /// Bytes in front of the range.
         lead: Rc<Vec<u8>>,
         /// Offset of the first byte.
         from: u64,
-        /// Offset behind the last byte.
+        /// Offset after the last byte.
         to: u64,
     },
 }

@@ -20,7 +20,7 @@ use super::point::Point;
 pub(super) struct Part {
     /// Offset of the first byte in the stream.
     pub from: u64,
-    /// Offset behind the last byte.
+    /// Offset after the last byte.
     pub to: u64,
     /// Duration in ticks of [`MediaTime`].
     pub ticks: u32,
@@ -28,19 +28,19 @@ pub(super) struct Part {
     pub is_independent: bool,
 }
 
-/// Most parts of a segment.
+/// Maximal number of parts of a segment.
 pub(super) const PARTS_MAX: usize = 32;
 
 /// Shortest part, if fragments are shorter: half a second, or a quarter of a segment.
 const TICKS_MIN: i64 = MediaTime::TICKS_PER_SECOND as i64 / 2;
-/// Most parts in a segment of the configured duration.
+/// Maximal number of parts in a segment of the configured duration.
 const IN_SEGMENT_MAX: i64 = 8;
 /// Fewest parts in a segment. With fewer the stream has no parts.
 const IN_SEGMENT_MIN: i64 = 2;
 
-/// Most fragments that the part target is computed from.
+/// Maximal number of fragments that the part target is computed from.
 const EARLY_MAX: usize = 128;
-/// Most part targets that are tried.
+/// Maximal number of part targets that are tried.
 const LENGTHS_TRIED: usize = 16;
 /// A part has at least this percentage of the part target.
 const LEAST_HUNDREDTHS: i64 = 85;

@@ -15,7 +15,8 @@ pub(super) struct Point {
 }
 
 impl Point {
-    /// Returns the beginning of a unit that needs no parameter sets in front.
+    /// Returns the beginning of a unit, without a counter. `Cutter::join` adds the counter if
+    /// parameter sets are sent in front.
     pub fn new(offset: u64, time: MediaTime) -> Point {
         let counter = None;
         Point {

@@ -27,7 +27,7 @@ pub struct Segment {
     pub number: u64,
     /// Offset of the first byte in the stream.
     pub from: u64,
-    /// Offset behind the last byte.
+    /// Offset after the last byte.
     pub to: u64,
     /// Bytes that are sent in front of the segment.
     pub lead: Rc<Vec<u8>>,

@@ -48,7 +48,7 @@ enum State {
         left: NonZeroU64,
     },
     UntilClose,
-    /// In the first line of a chunk, behind `digits` digits of its size.
+    /// In the first line of a chunk, after `digits` digits of its size.
     Size {
         size: u64,
         digits: u8,
@@ -62,7 +62,7 @@ enum State {
     /// Behind the data of a chunk.
     DataCr,
     DataLf,
-    /// In the trailer section, behind `bytes` of it.
+    /// In the trailer section, after `bytes` of it.
     Trailer {
         place: TrailerPlace,
         bytes: u16,

@@ -15,7 +15,7 @@ pub struct ChunkWriter {
     line_bytes: u8,
     /// Content of the open chunk that is not sent yet.
     content_left: u32,
-    /// Unsent bytes of the CRLF behind the content: 0 to 2.
+    /// Unsent bytes of the CRLF after the content: 0 to 2.
     tail_left: u8,
 }
 
@@ -63,7 +63,7 @@ impl ChunkWriter {
         self.content_left as usize
     }
 
-    /// Returns the unsent rest of the CRLF behind the content.
+    /// Returns the unsent rest of the CRLF after the content.
     pub fn tail(&self) -> &'static [u8] {
         match self.tail_left {
             0 => b"",

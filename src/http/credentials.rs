@@ -11,7 +11,8 @@ pub fn basic_password(authorization: &str) -> Option<Vec<u8>> {
     Some(credentials[colon + 1..].to_vec())
 }
 
-/// Decodes base64. Padding may be missing. Returns `None` on any other error.
+/// Decodes base64. Ignores padding and left-over bits. `None`: a character of another alphabet, or
+/// an impossible length.
 fn from_base64(text: &str) -> Option<Vec<u8>> {
     let text = text.trim_end_matches('=');
     if text.len() % 4 == 1 {

@@ -14,7 +14,7 @@ use super::version::Version;
 
 /// Largest number of fields that an option can allow. They are split on the stack.
 const FIELDS_MAX: usize = 256;
-/// Most commas and semicolons in a list.
+/// Maximal number of commas and semicolons in a list.
 const SEPARATORS_MAX: usize = 256;
 
 /// Fields that only proxies, caches and content delivery networks write. `CDN-Loop` is from

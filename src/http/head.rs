@@ -192,7 +192,7 @@ fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Refusal> {
     }
     let mut fields = Fields::parse(rest, limits.head_fields_max)?;
     let framing = fields.framing(version)?;
-    // A parser with other line ends must not find a request behind this head.
+    // A parser with other line ends must not find a request after this head.
     if is_old && framing != Framing::None && has_bare_lf(bytes) {
         return Err(malformed(
             "an LF without its CR in the head of a body that does not end with the connection",

@@ -25,7 +25,7 @@ pub struct IcyFields {
     pub station: [StationText; STATION_TEXTS],
 }
 
-/// The fields that describe a station, behind `icy-`. `icy-br` is its bit rate in kbit/s.
+/// The fields that describe a station, after `icy-`. `icy-br` is its bit rate in kbit/s.
 const FIELDS: [&str; STATION_TEXTS] = ["name", "genre", "url", "description", "br"];
 
 /// How far a listener is between two blocks.
@@ -122,7 +122,7 @@ impl IcyPosition {
         before + usize::from(beyond > 0) + beyond
     }
 
-    /// Returns how many of the next `content_bytes` are media before the empty block, and behind it.
+    /// Returns how many of the next `content_bytes` are media before the empty block, and after it.
     pub fn media(self, content_bytes: usize) -> (usize, usize) {
         let before = content_bytes.min(self.media_left.into());
         (before, (content_bytes - before).saturating_sub(1))

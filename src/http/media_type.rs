@@ -9,7 +9,7 @@ use super::grammar::{elements, is_token_byte, parameter};
 /// Longer types have nothing that players use.
 const BYTES_MAX: usize = 256;
 
-/// Allowed besides `audio/…` and `video/…`: Ogg, playlists, and generic types.
+/// Allowed besides `audio/…` and `video/…`, which need no row: Ogg, playlists, and generic types.
 const OTHERS: &[&str] = &[
     "application/ogg",
     "application/octet-stream",

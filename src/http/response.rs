@@ -18,7 +18,8 @@ pub struct Reply {
     pub keep_alive: bool,
     /// Whether the request is HEAD, so that only the response head is sent.
     pub head_only: bool,
-    /// Whether caches must not keep the response, because the target has another spelling.
+    /// Whether caches must not keep the response, because the target is not spelled canonically: a
+    /// cache would keep any number of variants.
     pub no_store: bool,
     /// Whether the client wants titles within a stream's media. `None`: the server sends none.
     #[cfg_attr(feature = "handover", serde(skip_serializing_if = "Option::is_none"))]
@@ -34,7 +35,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Adds `no_store`, unless caches may keep the response.
+    /// Sets `no_store`, unless caches may keep the response.
     pub fn kept_if(self, may_be_kept: bool) -> Reply {
         Reply {
             no_store: !may_be_kept,
@@ -42,7 +43,7 @@ impl Reply {
         }
     }
 
-    /// Closes the connection after the response, unless this holds.
+    /// Closes the connection after the response, unless it may stay open.
     pub fn open_if(self, may_stay_open: bool) -> Reply {
         Reply {
             keep_alive: self.keep_alive && may_stay_open,

@@ -19,7 +19,7 @@ pub struct Target {
     pub query: Option<String>,
 }
 
-/// Most parameters of a query. An empty one costs as much to skip as several bytes.
+/// Maximal number of parameters of a query. An empty one costs as much to skip as several bytes.
 const PARAMETERS_MAX: usize = 256;
 
 /// A parameter of a query, still percent-encoded.
@@ -27,7 +27,7 @@ const PARAMETERS_MAX: usize = 256;
 pub struct Parameter<'a> {
     /// Text in front of the first `=`.
     pub name: &'a str,
-    /// Text behind the first `=`.
+    /// Text after the first `=`.
     pub value: &'a str,
 }
 

@@ -1,11 +1,12 @@
-//! Admission: which client may do what. All entry points ask here, and no other code decides.
+//! Admission: which client may do what. All entry points ask here, and no other code decides. UDP
+//! clients do not ask: tokens name them, and add-token decides about them (`grants`).
 //!
 //! A request for access is an [`AccessRequest`]: the [`EntryPoint`], the address, the name. A name is
 //! the session id in the request: a session's own, or a key. A session is what the name opens. The
 //! questions have a fixed order: [`Gate::enter`] (subnet, site, Host) before the
 //! parameters are read, then [`Gate::publish`], [`Gate::watch`] or [`Gate::change`] (token, block,
-//! shutdown, length, conflict, room). A new rule gets a row in `tests.rs`, which tries it at every
-//! entry point.
+//! shutdown, length, conflict, room). A new rule gets a variant of `Rule` in `tests.rs`, which
+//! tries it at every entry point.
 //!
 //! Unknown means untrusted. A client behind a proxy that does not name it is anonymous, and an
 //! entry point without a rule of its own refuses. Admission changes nothing.
@@ -148,7 +149,7 @@ pub(super) struct AccessRequest {
     pub names_another: bool,
 }
 
-/// State of a session, and whether the limits leave room for it.
+/// State of a session and of the client that asks about it, and whether the limits leave room.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SessionState {
     /// The session has a stream. The stream may be held: it then waits for a source.
@@ -168,7 +169,8 @@ pub(super) struct SessionState {
     pub viewers: usize,
     /// Number of viewers by the session id of this request.
     pub viewers_by_name: usize,
-    /// Whether this client is a counted HLS address. `None`: it is not, and no more can be counted.
+    /// Whether this client's address is already a counted HLS address. `false`: it is not, and one
+    /// more can be counted. `None`: it is not, and no more can be counted.
     pub hls_address: Option<bool>,
     /// Why its stream cannot go out over HTTP. `None`: it can.
     pub http_fault: Option<String>,
@@ -230,7 +232,7 @@ impl AccessRequest {
 }
 
 impl Gate<'_> {
-    /// Refuses a connection beyond a limit everything but answers that need no place.
+    /// Refuses a request on a connection beyond a limit, unless its answer needs no place.
     pub fn place(&self, way: EntryPoint, beyond: Option<Beyond>) -> Result<(), Refusal> {
         let (status, detail) = match (way, beyond) {
             (_, None) => return Ok(()),
@@ -562,8 +564,8 @@ impl Gate<'_> {
         if is_there { Ok(()) } else { Err(no_token()) }
     }
 
-    /// Returns the record of a client that was admitted this way. `None` without tokens: then nobody
-    /// is recorded, and no viewer is counted.
+    /// Returns the record of a client that was admitted this way. `None` without tokens: then no
+    /// client is recorded, and no viewer is counted, since only tokens limit viewers.
     pub fn admission(
         &self,
         name: SessionId,

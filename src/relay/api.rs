@@ -205,7 +205,7 @@ pub(super) fn stream_url(origin: &str, name: &SessionId) -> String {
 }
 
 impl Name {
-    /// Parses the part of a path behind `/api/`, percent-decoded. `None`: there is no such call.
+    /// Parses the part of a path after `/api/`, percent-decoded. `None`: there is no such call.
     pub fn parse(name: &[u8]) -> Option<Name> {
         match name {
             b"add-token" => Some(Name::AddToken),

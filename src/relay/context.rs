@@ -147,18 +147,18 @@ impl Context {
         self.now = now;
     }
 
-    /// Orders an action of the shell, behind the actions ordered before.
+    /// Orders an action of the shell, after the actions ordered before.
     pub fn act(&mut self, action: Action) {
         self.actions.push_back(action);
     }
 
-    /// Reports an event to the other parts, behind those reported before.
+    /// Reports an event to the other parts, after those reported before.
     pub fn notify(&mut self, event: Event) {
         self.queue.push_back(event);
     }
 
-    /// Sets the owner's only deadline. A deadline in the past becomes due now, behind the ones that
-    /// are due already, so that an owner that asks again and again delays no other.
+    /// Lets the owner be called at `deadline` or earlier. A deadline in the past counts as now, so
+    /// that an owner that asks again and again delays no other.
     pub fn arm(&mut self, armed: &mut Armed, owner: Owner, deadline: Instant) {
         self.timers
             .arm(armed, owner, deadline.max(self.now), self.now);

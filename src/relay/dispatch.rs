@@ -295,6 +295,7 @@ impl Relay {
                     false => Method::Get,
                 };
                 let from = self.clients.peer(id).map(|peer| peer.ip());
+                // Only `Gate::wait` reads this state, and nothing in it that depends on a key.
                 let session_state = self.session_state_for(&session, &session, from);
                 let gate = self.grants.gate(&self.ctx);
                 let verdict = match may_wait && view.can_wait() {

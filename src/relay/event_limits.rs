@@ -55,7 +55,7 @@ pub(super) struct EventLimits {
     pub unreported: BTreeSet<Subject>,
 }
 
-/// Most buckets of a table. Full ones are not stored.
+/// Maximal number of buckets of a table. Full ones are not stored.
 const NAMES_MAX: usize = 2048;
 /// Bytes that an event counts beside its session id and its title.
 const EVENT_BYTES: usize = 256;

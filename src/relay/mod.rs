@@ -147,7 +147,8 @@ pub struct Relay {
     lists: Lists,
 }
 
-/// Bytes read from a source at a time, unless its buffer is small.
+/// Maximal number of bytes that are read from a source at a time. The shell reads fewer, and a
+/// small buffer allows fewer.
 const SOURCE_READ_BYTES_MAX: usize = 256 * 1024;
 /// Deadlines handled in a turn.
 const DUE_PER_TURN_MAX: usize = 256;
@@ -155,7 +156,7 @@ const DUE_PER_TURN_MAX: usize = 256;
 pub const RESOLVE_TIME: Duration = Duration::from_secs(5);
 
 impl Relay {
-    /// Makes a server without clients.
+    /// Creates a server without clients.
     pub fn new(settings: Settings) -> Relay {
         let mut ctx = Context::new(settings);
         Relay {

@@ -33,7 +33,7 @@ impl SourceLimits {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Quota {
     bytes_per_second: u64,
-    /// The limits that `bytes_per_second` comes from. An earlier version does not tell them.
+    /// The limits that `bytes_per_second` comes from. An earlier version does not send them.
     #[cfg_attr(feature = "handover", serde(default))]
     limits: SourceLimits,
     /// The session's bucket, which holds one second's worth.
@@ -72,7 +72,7 @@ impl Quota {
         self.limits = limits;
     }
 
-    /// Returns the limits. If an earlier version has not told them, the rate may come from either.
+    /// Returns the limits. If an earlier version has not sent them, the rate may come from either.
     pub fn limits(&self) -> SourceLimits {
         let rate = self.bytes_per_second.saturating_mul(8);
         match self.limits.lower() {

@@ -4,7 +4,8 @@
 //! the log says why.
 //!
 //! Limits (`--connections-per-host`, `max-viewers`) count newcomers, as they do when a call of the
-//! API lowers one. The predecessor has checked tokens already.
+//! API lowers one. The predecessor has checked tokens already. Without tokens it has recorded no
+//! viewers, so these do not count here.
 
 use std::net::IpAddr;
 
@@ -142,8 +143,8 @@ impl Relay {
         }
     }
 
-    /// Ends all streams that are fetched. The successor cannot tell which origin each comes from, or
-    /// that origin is gone. Viewers that come again have the stream fetched anew.
+    /// Ends all streams that are fetched. The successor does not know which origin each comes from,
+    /// or that origin is gone. Viewers that come again have the stream fetched anew.
     fn end_pulls(&mut self) {
         for session in self.fetch.sessions() {
             self.report_end(None, "--origin has changed");

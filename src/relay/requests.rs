@@ -266,7 +266,8 @@ impl Relay {
         }
     }
 
-    /// Prepares the next output of a client.
+    /// Makes the output of a viewer, a list or an event reader just before it is written. All other
+    /// clients have their output already.
     pub(super) fn prepare(&mut self, id: ConnectionId) {
         let (streams, clients) = (&mut self.streams, &mut self.clients);
         let (grants, lists, ctx) = (&self.grants, &mut self.lists, &mut self.ctx);
@@ -302,7 +303,8 @@ impl Relay {
 
     // ---- Calls
 
-    /// Answers with a page, if this program has one. `refusal`: what it tells the viewer.
+    /// Returns a page as the outcome of a call; 404 without the feature `page`. `refusal`: its
+    /// status and text go into the page.
     fn page(
         &mut self,
         document: Document<'_>,

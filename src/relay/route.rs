@@ -48,7 +48,7 @@ pub(super) struct RequestContext<'a> {
     pub head: &'a Head,
     /// Decides about access.
     pub gate: Gate<'a>,
-    /// State of a session, for a request with this session id.
+    /// Returns the state of a session for a request: the session, and the request's session id.
     pub session_state: &'a dyn Fn(&SessionId, &SessionId) -> SessionState,
     /// Refuses a request that may not be passed on to an origin.
     pub may_pass: &'a dyn Fn() -> Result<(), Refusal>,

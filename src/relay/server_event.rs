@@ -26,7 +26,7 @@ pub enum ServerEvent<'a> {
     StreamHeld {
         id: PublicStreamId,
         reason: &'static str,
-        /// Number of viewers that wait. Only the log has it.
+        /// Number of viewers that wait, without those of remuxed streams. Only the log has it.
         #[serde(skip)]
         viewers: usize,
         /// The source that it has lost. It is not written.
@@ -315,7 +315,8 @@ pub fn refusal_row(time: UnixTime, about: &SessionId, what: &ServerEvent<'_>) ->
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// Begins an event. A client that comes back sends the last `id`, which may be empty.
+/// Begins an event. A client that comes back sends the last `id`. An empty `id` makes the client
+/// forget the last one.
 pub fn begin_unit(text: &mut Vec<u8>, name: &str, id: Option<&str>) {
     text.extend_from_slice(b"event: ");
     text.extend_from_slice(name.as_bytes());

@@ -114,8 +114,8 @@ pub trait Inputs {
 /// Minimal size of a read from each client, however many there are: a system call should be worth
 /// its cost.
 const SHARE_BYTES_MIN: usize = 16 * 1024;
-/// Most clients that share the cost of a turn. A client whose bytes cost much gets smaller reads, so
-/// that the other clients are read in the same turn.
+/// Maximal number of clients that share the cost of a turn. A client whose bytes cost much gets
+/// smaller reads, so that the other clients are read in the same turn.
 const COSTLY_READS: usize = 4;
 /// Minimal size of a read from a client whose bytes cost much.
 const COSTLY_BYTES_MIN: usize = 4 * 1024;
@@ -123,7 +123,7 @@ const COSTLY_BYTES_MIN: usize = 4 * 1024;
 /// Limits on reading in a turn of the loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
-    /// Most bytes of one read.
+    /// Maximal number of bytes of one read.
     pub bytes_max: usize,
     /// Maximal cost of all reads.
     pub cost_max: usize,
@@ -154,9 +154,10 @@ impl Readers {
         }
     }
 
-    /// Reads once from every client that has input: first from those with new input, then from
-    /// those that one read did not empty. Pipelined input comes last. Each has a share of the turn.
-    /// Clients that are left over when the turn is used up come first in the next one.
+    /// Reads from every client that has input: first from those with new input, then from those
+    /// that one read did not empty. So a client with much new input is read twice. Pipelined input
+    /// comes last. Each of the three has a share of the turn. Clients that are left over when the
+    /// turn is used up come first in the next one.
     pub fn read_in_turn(&mut self, relay: &mut Relay, inputs: &mut impl Inputs, share: Share) {
         let news = self.news.len();
         self.read_from_next(news, |readers| &mut readers.news, relay, inputs, share);

@@ -37,7 +37,7 @@ pub(super) fn write_piece(
 struct Piece {
     /// The events, if there are any.
     text: Vec<u8>,
-    /// Position behind the piece.
+    /// Position after the piece.
     next: Option<Snapshot>,
     /// Numbers of the shown streams that wait for a source.
     held: Vec<u64>,
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(added, Ok(1), "{name}");
     }
 
-    /// Returns all pieces: the text of each, and the position behind it.
+    /// Returns all pieces: the text of each, and the position after it.
     fn pieces(stage: &Stage, of: Option<&str>) -> Vec<(String, Option<Snapshot>)> {
         let relay = &stage.relay;
         let parts = ListParts::new(&relay.streams, &relay.clients, &relay.ctx);

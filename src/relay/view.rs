@@ -22,7 +22,7 @@ pub enum View {
 }
 
 impl View {
-    /// Returns the view for the part of a path behind the session id. `None`: there is no such view.
+    /// Returns the view for the part of a path after the session id. `None`: there is no such view.
     pub fn of(
         file: &[u8],
         target: &Target,

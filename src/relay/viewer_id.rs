@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::ConnectionId;
 
-/// A position in a list. Rows behind it have greater ones.
+/// A position in a list. Rows after it have greater ones.
 pub type Mark = (u64, u64);
 
 /// Id of a viewer in this run of the server. Another run does not know it.

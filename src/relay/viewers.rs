@@ -13,7 +13,7 @@ use super::viewer_id::{ListedId, Mark};
 use crate::gate::{SessionId, network_of};
 use crate::http::{Refusal, Status};
 
-/// Marks of the waiting clients, behind all streams: for a session, and for a playlist.
+/// Marks of the waiting clients, after all streams: for a session, and for a playlist.
 const WAITING: u64 = u64::MAX - 1;
 const BLOCKED: u64 = u64::MAX;
 

@@ -93,7 +93,7 @@ impl Flv {
         let [b'F', b'L', b'V', _, flags, 0, 0, 0, 9, ..] = *head else {
             return Err(MediaError("FLV does not begin with its head of 9 bytes").into());
         };
-        // The reader waits for tracks that the head promises. The first tag tells the codec; until
+        // The reader waits for tracks that the head promises. The first tag shows the codec; until
         // then it is the usual one.
         if flags & HAS_VIDEO != 0 {
             begin(&mut self.pictures, &mut self.timeline, VIDEO, Codec::H264);
@@ -227,7 +227,7 @@ fn enhanced_video(packet_type: u8, body: &[u8]) -> TagContent<'_> {
     }
 }
 
-/// Reads a packet behind its offset in milliseconds.
+/// Reads a packet after its offset in milliseconds.
 fn packet(codec: Codec, body: &[u8]) -> TagContent<'_> {
     let Some(([c0, c1, c2], bytes)) = body.split_first_chunk::<3>() else {
         return TagContent::Nothing;

@@ -33,7 +33,7 @@ pub(super) struct Matroska {
     scale: u64,
     /// Time of the Cluster, in ticks.
     cluster_time: Option<i64>,
-    /// Offset behind the Cluster, if it has a size.
+    /// Offset after the Cluster, if it has a size.
     cluster_end: Option<u64>,
     /// Buffer for a frame with the bytes that its track strips.
     whole_frame: Vec<u8>,
@@ -85,7 +85,7 @@ impl Walker<Sink<'_>, MediaError> for Matroska {
             (Level::Segment, INFO | TRACKS) => self.whole(head, seen, TRACKS_BYTES_MAX, sink),
             (Level::Cluster, TIMESTAMP) => self.whole(head, seen, TIMESTAMP_BYTES_MAX, sink),
             (Level::Cluster, SIMPLE_BLOCK | BLOCK_GROUP) => {
-                // The number of the track comes first. It tells whether the block is wanted at all.
+                // The number of the track comes first. It shows whether the block is wanted at all.
                 let needed = head.bytes() + head.size.unwrap_or(0).min(8) as usize;
                 let front = seen
                     .get(head.bytes()..needed)

@@ -8,7 +8,7 @@
 ///
 /// | codec | a unit | [`Track::setup`] |
 /// |---|---|---|
-/// | H.264 | NAL units behind lengths of 4 bytes, no delimiter | `avcC` that says 4 bytes |
+/// | H.264 | NAL units after lengths of 4 bytes, no delimiter | `avcC` that says 4 bytes |
 /// | H.265 | the same | `hvcC`, the same |
 /// | AV1 | a temporal unit: OBUs with sizes, no temporal delimiter | `av1C` |
 /// | VP8 | a frame | `vpcC`, version and flags in front |
@@ -58,7 +58,7 @@ pub struct Track {
     /// Content of the codec's box in ISO BMFF, or its descriptor: see [`Codec`]. `None` until it is
     /// known. No unit of the track comes before that.
     pub setup: Option<Box<[u8]>>,
-    /// Shape of its pictures or its sound. If only the setup tells it, it is zero until then.
+    /// Shape of its pictures or its sound. If only the setup contains it, it is zero until then.
     pub shape: Shape,
 }
 
@@ -115,7 +115,7 @@ pub enum Shape {
     Sound {
         /// Samples a second of each channel.
         rate: u32,
-        /// Number of channels. 0 if only the coded sound tells it.
+        /// Number of channels. 0 if only the coded sound contains it.
         channels: u8,
     },
 }
@@ -201,7 +201,7 @@ impl ReaderEvent<'_> {
 /// Work of each unit, however small it is.
 pub const UNIT_WORK: usize = 256;
 
-/// Most tracks of a source. Others are left out.
+/// Maximal number of tracks of a source. Others are left out.
 pub const TRACKS_MAX: usize = 16;
 
 /// Receives a reader's events one by one. An error ends the reader: nothing more is made of the

@@ -130,8 +130,9 @@ impl Reader {
         }
     }
 
-    /// Returns the most bytes that a reader of such units holds: one unit as it comes, one as it is
-    /// passed on, and one in between if parts are left out; tables, headers and setups.
+    /// Returns the maximal number of bytes that a reader of such units holds: one unit as it comes,
+    /// one as it is passed on, and one in between if parts are left out; tables, headers and
+    /// setups.
     pub const fn held_bytes_max(unit_bytes_max: usize) -> usize {
         3 * unit_bytes_max + 1536 * 1024
     }

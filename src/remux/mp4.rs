@@ -58,8 +58,8 @@ struct CarriedTrack {
     usual: SampleDefaults,
     /// Ticks by which its edit list moves its samples.
     shift: i64,
-    /// Most ticks from presentation to decoding of a sample. The real decode times are earlier by
-    /// this.
+    /// Maximal number of ticks from presentation to decoding of a sample. The real decode times are
+    /// earlier by this.
     ahead: i64,
     /// Time of the next fragment, if the fragment does not say it.
     next: i64,
@@ -103,7 +103,7 @@ struct Sample {
     is_join: bool,
 }
 
-/// Most tracks of a live stream.
+/// Maximal number of tracks of a live stream.
 const TRACKS_MAX: usize = 64;
 const MOOV_BYTES_MAX: usize = 256 * 1024;
 

@@ -67,7 +67,7 @@ pub(super) enum NalKind {
     Behind,
 }
 
-/// Most parameter sets. Each new one is compared with all of them.
+/// Maximal number of parameter sets. Each new one is compared with all of them.
 const SETS_MAX: usize = 64;
 /// Cost of a set that is compared.
 const SET_COST: usize = 16;
@@ -80,7 +80,7 @@ const SPENT_MAX: usize = 64 * 1024;
 pub(super) const START_BYTES: usize = 3;
 /// Length in front of each NAL unit of the medium.
 const LENGTH_BYTES: usize = 4;
-/// Most NAL units of a picture, empty ones included. Each costs a look.
+/// Maximal number of NAL units of a picture, empty ones included. Each costs a look.
 const NALS_MAX: usize = 4096;
 const TOO_MANY_NALS: MediaError = MediaError("a picture has more than 4096 NAL units");
 
@@ -105,7 +105,7 @@ impl Pictures {
         self.spent = self.spent.saturating_sub(bytes);
     }
 
-    /// Takes an `avcC` or `hvcC`, or parameter sets behind start codes, and returns them in the form
+    /// Takes an `avcC` or `hvcC`, or parameter sets after start codes, and returns them in the form
     /// of the medium.
     pub fn configure(&mut self, record: &[u8]) -> Result<Vec<u8>> {
         const ERROR: MediaError = MediaError("the configuration of H.264 or H.265 is not whole");
@@ -190,7 +190,7 @@ impl Pictures {
     /// Turns a unit into the form of the medium. Mostly it has that form already. If not, it is
     /// written into `scratch`.
     pub fn unit<'a>(&mut self, unit: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-        // Without a setup the first unit tells.
+        // Without a setup the first unit shows it.
         if !self.has_begun && is_annex_b(unit) {
             self.length_bytes = None;
         }
@@ -394,7 +394,7 @@ pub(super) fn nals_of_setup(setup: &[u8], is_h265: bool) -> Option<Vec<(u8, &[u8
     Some(nals)
 }
 
-/// Removes the next NAL unit from `rest`, behind its length.
+/// Removes the next NAL unit from `rest`, after its length.
 fn next<'a>(length_bytes: usize, rest: &mut &'a [u8]) -> Result<&'a [u8]> {
     const ERROR: MediaError = MediaError("a NAL unit is longer than the picture it belongs to");
     let length = take(rest, length_bytes).ok_or(ERROR)?.iter();
@@ -415,7 +415,7 @@ pub(super) fn start(bytes: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// Returns the NAL units behind start codes, without the padding after them.
+/// Returns the NAL units after start codes, without the padding after them.
 fn nals(unit: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut at = start(unit, 0);
     std::iter::from_fn(move || {

@@ -69,8 +69,8 @@ impl Packets {
         timeline.set_up(index, &setup, shape)
     }
 
-    /// Passes on the units of a packet, which has the times and the bytes of its container.
-    /// `scratch` is for bytes that cannot be lent as they came.
+    /// Emits the units of a packet: several for MP3 and AC-3, else one. The packet's times and
+    /// bytes are those of the container. `scratch` is for bytes that cannot be lent as they came.
     pub fn emit(
         &mut self,
         timeline: &mut TrackTimeline,
@@ -103,7 +103,7 @@ impl Packets {
                 }
                 timeline.emit(packet, sink)
             }
-            // The container tells the temporal delimiter.
+            // The container marks where pictures begin, so its packets need no temporal delimiter.
             Codec::Av1 => {
                 let bytes = bytes.strip_prefix(&[0x12, 0]).unwrap_or(bytes);
                 timeline.emit(Unit { bytes, ..packet }, sink)

@@ -9,11 +9,12 @@ use super::remuxer::spend;
 use super::{Codec, Reader, ReaderEvent, Shape, TRACKS_MAX, Track, Unit};
 use crate::format::Format;
 
-/// Most bytes that are read: a large key frame and some pictures. A longer unit ends the search.
+/// Maximal number of bytes that are read: a large key frame and some pictures. A longer unit ends
+/// the search.
 const BYTES_MAX: usize = 512 * 1024;
-/// Most bytes that are held while a stream is read.
+/// Maximal number of bytes that are held while a stream is read.
 pub const TRACKS_BYTES_MAX: usize = Reader::held_bytes_max(BYTES_MAX);
-/// Most work, as of [`ReaderEvent::work`]. Small units and elements cost more than their bytes.
+/// Maximal work, as of [`ReaderEvent::work`]. Small units and elements cost more than their bytes.
 const WORK_MAX: usize = 4 * BYTES_MAX;
 /// Pictures by which the frame rate is known.
 const PICTURES: u32 = 12;
@@ -72,7 +73,7 @@ struct Findings {
     newest: i64,
 }
 
-/// Returns the tracks, and whether more bytes could show more. `next` returns the bytes behind the
+/// Returns the tracks, and whether more bytes could show more. `next` returns the bytes after the
 /// header, piece by piece. An empty piece is the end.
 pub fn tracks<'a>(
     format: Format,

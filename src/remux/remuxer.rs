@@ -36,7 +36,7 @@ pub struct Remuxer {
     error: Option<MediaError>,
 }
 
-/// Everything behind the reader: order, times and writer.
+/// Everything after the reader: order, times and writer.
 struct Pipeline {
     /// Tracks of the reader.
     tracks: Vec<Track>,
@@ -72,7 +72,7 @@ enum Start {
     Passed,
 }
 
-/// Most lines about tracks that are left out.
+/// Maximal number of lines about tracks that are left out.
 const LEFT_OUT_MAX: usize = 2 * TRACKS_MAX;
 /// Longest name of a codec in such a line, in letters.
 const NAME_MAX: usize = 32;
@@ -152,8 +152,8 @@ impl Remuxer {
         &self.pipeline.left_out
     }
 
-    /// Returns the most bytes that a remuxer holds: its reader, two units, the units that wait for
-    /// other tracks, and the units of a fragment.
+    /// Returns the maximal number of bytes that a remuxer holds: its reader, two units, the units
+    /// that wait for other tracks, and the units of a fragment.
     pub const fn held_bytes_max(unit_bytes_max: usize) -> usize {
         const ENTRIES: usize = 2 * 1024 * 1024;
         Reader::held_bytes_max(unit_bytes_max) + 4 * unit_bytes_max + ENTRIES

@@ -13,7 +13,8 @@ pub(super) struct Sequence {
     pub width: u16,
     /// Visible height in pixels.
     pub height: u16,
-    /// Most pictures that precede another one in decoding and follow it in time: at most 16.
+    /// Maximal number of pictures that precede another one in decoding and follow it in time: at
+    /// most 16.
     pub reorder: u8,
     /// Chroma format, 0 to 3: none, 4:2:0, 4:2:2, 4:4:4.
     pub chroma: u8,
@@ -29,7 +30,7 @@ pub(super) struct Sequence {
     pub has_fields: bool,
 }
 
-/// Most pictures that wait for another one.
+/// Maximal number of pictures that wait for another one.
 pub(super) const REORDER_MAX: usize = 16;
 
 /// Profiles of H.264 whose sets describe the samples.
@@ -110,7 +111,8 @@ fn depth(bits: &mut Bits<'_>) -> Option<u8> {
     u8::try_from(bits.golomb()?).ok().filter(|it| *it <= 8)
 }
 
-/// Reads how much is cropped, and sets the visible size. A frame has one or two `fields`.
+/// Reads how much is cropped, and sets the visible size. `fields` is 2 if frames may be coded as
+/// fields: vertical cropping then counts pairs of lines. Else it is 1.
 fn crop(
     bits: &mut Bits<'_>,
     sequence: &mut Sequence,
@@ -207,8 +209,8 @@ fn buffer(bits: &mut Bits<'_>) -> Option<bool> {
     Some(is_there)
 }
 
-/// Returns the most pictures that a decoder of this level holds (table A-1), if each has this many
-/// macroblocks.
+/// Returns the maximal number of pictures that a decoder of this level holds (table A-1), if each
+/// has this many macroblocks.
 fn pictures_held(level: u32, macroblocks: u32) -> u32 {
     let held = match level {
         0..=10 => 396,

@@ -52,7 +52,7 @@ const SEAM: i64 = SECOND / 25;
 pub(super) const START_MAX: i64 = 20 * SECOND;
 /// Longest setup, with parameter sets.
 pub(super) const SETUP_BYTES_MAX: usize = 4096;
-/// Most cost of changes that units have not paid for, however many units came before.
+/// Maximal cost of changes that units have not paid for, however many units came before.
 const CHANGE_BYTES_MAX: usize = 256 * 1024;
 /// Cost of a change of a track in bytes, besides its setup.
 const CHANGE_BYTES: usize = 256;

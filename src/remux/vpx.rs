@@ -5,7 +5,7 @@
 use super::bits::Bits;
 use super::medium::Shape;
 
-/// Most samples of a picture, by level.
+/// Maximal number of samples of a picture, by level.
 const LEVELS: [(u32, u8); 9] = [
     (36_864, 10),
     (73_728, 11),

@@ -31,7 +31,7 @@ impl<'a> Values<'a> {
         Some(taken)
     }
 
-    /// Takes bytes behind their length, which has this number of bytes.
+    /// Takes bytes after their length, which has this number of bytes.
     fn text(&mut self, length_bytes: usize) -> Option<&'a [u8]> {
         let length = big_endian(self.bytes(length_bytes)?);
         self.bytes(length as usize)

@@ -6,7 +6,7 @@
 
 /// Chunk streams of a connection.
 pub const STREAMS_MAX: usize = 8;
-/// The value of the field for a time that has 32 bits behind the header.
+/// The value of the field for a time that has 32 bits after the header.
 const EXTENDED: u32 = 0xff_ffff;
 /// Bytes of the fields in a header of each type: a time, a length and a type of the message, and a
 /// message stream.

@@ -130,7 +130,7 @@ fn without_query(text: &str) -> &str {
     text.split('?').next().unwrap_or_default()
 }
 
-/// Returns the host of a URL, without credentials and port.
+/// Returns the host of a URL, without credentials and port. It is empty if the text has no `://`.
 fn host(url: &str) -> &str {
     let behind = url.split_once("://").map_or("", |(_, behind)| behind);
     let authority = behind.split(['/', '?']).next().unwrap_or_default();

@@ -114,9 +114,9 @@ impl Publisher {
         size_of::<Publisher>() + self.chunks.sum(Vec::capacity) + queued + named
     }
 
-    /// Reads from the input, and leaves there a header that is not whole. Appends media once the
-    /// publisher is admitted. `media` is empty. An error says in the log's words why the connection
-    /// cannot be read on.
+    /// Reads from the input, and leaves there a header that is not whole. Appends media to `media`
+    /// once the publisher is admitted. `media` must be empty. An error says in the log's words why
+    /// reading this connection cannot continue.
     pub fn read(&mut self, input: &mut &[u8], media: &mut Vec<u8>) -> Result<Event, &'static str> {
         let before = input.len();
         let found = self.read_on(input, media);

@@ -594,7 +594,7 @@ fn the_stream_is_complete_by_any_of_three_commands() {
     }
 }
 
-/// What has gone out is no whole tag, and whole messages wait behind it.
+/// What has gone out is no whole tag, and whole messages wait after it.
 #[test]
 fn an_end_within_a_message_is_a_fault() {
     let mut stage = Stage::admitted();

@@ -15,8 +15,9 @@ pub struct Bare {
 const PROOF: usize = 3;
 
 impl Bare {
-    /// Returns whether a datagram looks like a transport stream: it consists of packets, or ends
-    /// with some of them.
+    /// Returns whether a datagram looks like a transport stream. Either it consists of whole
+    /// packets. Or, from one of its first 188 bytes on, every 188th byte is a sync byte, and these
+    /// are at least [`PROOF`].
     pub fn begins_with(datagram: &[u8]) -> bool {
         let is_in_step = |phase: usize| {
             let mut sync = datagram.iter().skip(phase).step_by(PACKET_BYTES);

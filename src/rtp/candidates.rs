@@ -52,7 +52,7 @@ const PROBATION_TIME: Duration = Duration::from_secs(2);
 const PLACES_MAX: usize = 768;
 /// Largest number of senders of one name.
 const PLACES_OF_NAME_MAX: usize = 16;
-/// Most bytes of the first datagrams that are kept, of all senders together.
+/// Maximal number of bytes of the first datagrams that are kept, of all senders together.
 const DATAGRAM_BYTES_MAX: usize = 256 * 1024;
 
 impl Candidates {

@@ -41,7 +41,8 @@ pub struct Fec {
     row: Sum,
     /// The sum of each column.
     columns: Vec<Sum>,
-    /// Column packets of the matrix before, which are sent one by one. At most one for each column.
+    /// Column packets of the previous matrix: at most one for each column. They are sent one by
+    /// one.
     waiting: VecDeque<Vec<u8>>,
     column_number: u16,
     row_number: u16,
@@ -54,9 +55,9 @@ struct Sum {
     /// Sequence number of its first packet.
     base: u16,
     /// Sum of the header fields: padding, extension and contributors; marker and payload type; time
-    /// stamps; lengths behind the fixed header.
+    /// stamps; lengths after the fixed header.
     fields: [u8; 8],
-    /// Sum of the bytes behind the fixed header. As long as the longest packet.
+    /// Sum of the bytes after the fixed header. As long as the longest packet.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     payload: Vec<u8>,
 }

@@ -26,7 +26,7 @@ const JUMP_TICKS: u64 = TICKS_PER_SECOND;
 /// A PID has a reference every 100 ms (section 2.7.2). If another PID has had references for this
 /// time, and ours none, the clock has moved there.
 const MOVED_TICKS: u64 = TICKS_PER_SECOND / 2;
-/// Bytes behind the last reference are spread over at most this time.
+/// Bytes after the last reference are spread over at most this time.
 const SPREAD_MAX: Duration = Duration::from_millis(100);
 /// The source's clock differs from ours by some parts in a million. This is the time over which the
 /// difference is measured, by the latest reference in it. Earlier ones were faster on the network.

@@ -28,7 +28,7 @@ pub fn without_headers(datagrams: &[u8]) -> Vec<u8> {
     payloads
 }
 
-/// Makes the datagrams of one stream, one behind the other. Each has [`DATAGRAM_BYTES`]; the last
+/// Makes the datagrams of one stream, one after the other. Each has [`DATAGRAM_BYTES`]; the last
 /// one may be shorter.
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]

@@ -348,7 +348,7 @@ mod tests {
                 let (mut handed_on, mut last) = (0, None);
                 reorder.insert(1, &payload, at(0));
                 for number in 0..5_000_u64 {
-                    // In swapped pairs, each behind a gap.
+                    // In swapped pairs, each after a gap.
                     reorder.insert(3 + step * (number ^ 1), &payload, at(0));
                     let payloads = reorder.early.iter().map(|early| early.payload.capacity());
                     assert!(payloads.sum::<usize>() <= held_bytes_max);

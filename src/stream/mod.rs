@@ -67,9 +67,10 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Returns the most bytes that one stream allocates beside its buffer: rests of units for
-    /// viewers that fell out of the buffer (at most the buffer's size), join points and unit
-    /// boundaries (at most a thirtieth of the buffer), header versions, segments, and the scanner.
+    /// Returns the maximal number of bytes that one stream allocates beside its buffer: rests of
+    /// units for viewers that fell out of the buffer (at most the buffer's size), join points and
+    /// unit boundaries (at most a thirtieth of the buffer), header versions, segments, and the
+    /// scanner.
     pub fn held_beside_buffer_max(&self) -> usize {
         let buffer = Buffer::new(self.buffer_bytes);
         buffer.bytes_max()
@@ -310,8 +311,10 @@ impl<C: Copy> StreamBuffer<C> {
     /// Returns how many bytes to read from the source at once: half of what the buffer can keep.
     ///
     /// Returns 0 while a viewer whose socket is open has that many bytes to get. Then this server
-    /// is slow, and no viewer should lose bytes for that. Returns a quarter after a first piece
-    /// that does not show the format, since viewers that wait for the format need the first byte.
+    /// is slow, and reading on would make that viewer skip. A source that cannot be paused, a
+    /// splicer's output and viewers whose sockets are full do not wait for this. Returns a quarter
+    /// after a first piece that does not show the format, since viewers that wait for the format
+    /// need the first byte.
     pub fn wanted_bytes(&self, pool: &Pool) -> usize {
         let half = self.buffer.keepable_bytes(pool) / 2;
         let is_slow = self.has_ready() && self.buffer.newest - self.pace_floor >= half as u64;
@@ -328,8 +331,8 @@ impl<C: Copy> StreamBuffer<C> {
         self.buffer.keepable_bytes(pool)
     }
 
-    /// Returns the most bytes that may be promised to a viewer at once. If the viewer falls out of the
-    /// buffer and the stream ends, this many bytes are still in the buffer.
+    /// Returns the maximal number of bytes that may be promised to a viewer at once. If the viewer
+    /// falls out of the buffer and the stream ends, this many bytes are still in the buffer.
     pub fn promise_bytes_max(&self) -> usize {
         self.buffer.kept_bytes()
     }
@@ -342,8 +345,9 @@ impl<C: Copy> StreamBuffer<C> {
         self.wake();
     }
 
-    /// Appends bytes like [`StreamBuffer::append`], but lets waiting viewers wait on, until
-    /// [`StreamBuffer::wake`]. Other viewers get them with the bytes before.
+    /// Appends bytes like [`StreamBuffer::append`], but does not wake viewers that have all earlier
+    /// bytes: [`StreamBuffer::wake`] does that. A viewer that still has earlier bytes to get reads
+    /// on into the new ones.
     pub fn keep(&mut self, bytes: &[u8], pool: &mut Pool, now: Instant) {
         self.unseen_from.get_or_insert(self.buffer.newest);
         self.newest_piece = self.buffer.newest;
@@ -468,8 +472,8 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
-    /// Adds a viewer. It begins at the newest allowed join point, behind the header that a player
-    /// needs.
+    /// Adds a viewer. [`StreamBuffer::start`] decides where it begins: usually at the newest
+    /// allowed join point, with the header sent first.
     pub fn join(&mut self, connection: C, now: Instant) -> ViewerId<C> {
         let (start, needs_header) = self.start(now);
         let lead = self.lead(&start, needs_header);

@@ -44,7 +44,7 @@ impl<C: Copy> StreamBuffer<C> {
         lead: Rc<Vec<u8>>,
         now: Instant,
     ) -> ViewerId<C> {
-        // Where another process told the range, it may lie anywhere.
+        // Where another process sent the range, it may lie anywhere.
         let from = from.min(self.buffer.newest);
         let (cursor, lead) = (
             from.max(self.buffer.oldest),
@@ -83,7 +83,7 @@ impl<C: Copy> StreamBuffer<C> {
         Some(viewer.lead.bytes_left() as u64 + (end - from))
     }
 
-    /// Returns the offset behind the first `mdat` of MP4 from this box on, if that has come.
+    /// Returns the offset after the first `mdat` of MP4 from this box on, if that has come.
     fn end_of_media(&self, mut offset: u64) -> Option<u64> {
         for _ in 0..BOXES_MAX {
             let mut head = Vec::new();

@@ -1,9 +1,16 @@
 //! Skips: a viewer falls out of the buffer when appended bytes overwrite its next byte. It gets the
-//! rest of its unit, and continues at a later join point.
+//! rest of its unit, and continues at a later join point. This counts as a skip.
 //!
-//! The index `lagging` finds these viewers. A viewer is in the index if its socket is full, or if it
-//! had bytes left after its turn, or if it joins before the newest byte. The others enter it only
-//! when an append overwrites bytes after `pace_floor`: then more came at once than the buffer keeps.
+//! A viewer also falls out, without a skip, when the version of the header that it is to get was
+//! replaced too long ago ([`StreamBuffer::replace_header`]).
+//!
+//! This file also makes the bytes that a viewer gets before those of the buffer: header and
+//! prelude.
+//!
+//! The index `lagging` finds these viewers. A viewer is in the index if its socket is full, or if
+//! it had bytes left after its turn, or if it joins before the newest byte. The others enter it
+//! only when an append overwrites bytes after `pace_floor`: then more came at once than the buffer
+//! keeps.
 
 use std::time::Duration;
 
@@ -104,7 +111,7 @@ impl<C: Copy> StreamBuffer<C> {
                 continue;
             };
             // A viewer that was sent nothing of the old version gets the new one. The response of a
-            // bounded viewer promises bytes behind the old one.
+            // bounded viewer promises bytes after the old one.
             if viewer.lead.has_begun() || viewer.is_bounded() {
                 self.cut.push(viewer.connection);
             }

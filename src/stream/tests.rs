@@ -181,7 +181,7 @@ fn metadata_and_key_frame(round: u8) -> Vec<u8> {
 #[test]
 fn who_stalls_within_a_header_that_was_replaced_twice_is_cut_and_who_has_nothing_of_it_gets_the_new_one()
  {
-    // A viewer of one fragment that waits for its end is promised bytes behind the header.
+    // A viewer of one fragment that waits for its end is promised bytes after the header.
     let fragment = 101;
     let now = Instant::after_start(Duration::ZERO);
     let mut pool = Pool::new(1 << 20);
@@ -236,7 +236,7 @@ fn a_stream_uses_the_blocks_of_an_ended_one() {
     assert!(pool.held_bytes() <= 5 * 4096, "{}", pool.held_bytes());
 }
 
-/// The scanner finds only behind a long element that decoding can begin at its first byte. That byte
+/// The scanner finds only after a long element that decoding can begin at its first byte. That byte
 /// may have left the buffer.
 #[test]
 fn nobody_begins_before_the_oldest_byte() {

@@ -36,7 +36,7 @@ pub fn begin_peak() -> isize {
 }
 
 fn count(freed: usize, allocated: usize) {
-    // A thread that ends frees things behind its counters.
+    // A thread that ends frees things after its counters.
     let _ = HELD.try_with(|held| {
         held.set(held.get() + allocated as isize - freed as isize);
         ALLOCATED.set(ALLOCATED.get().wrapping_add(allocated));

@@ -93,7 +93,7 @@ fn packets_that_come_early_are_bounded_in_bytes() {
         hall.datagram(address(0), &packet(1, 7, bytes));
         assert_eq!(hall.running, 1, "{bytes} bytes");
         for round in 0..50u16 {
-            // All but the first of each hundred, from behind.
+            // All but the first of each hundred, from the end.
             for sequence in (1..100).rev() {
                 hall.datagram(address(0), &packet(round * 100 + 2 + sequence, 7, bytes));
             }

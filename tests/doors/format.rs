@@ -58,7 +58,7 @@ pub fn container(data: &[u8]) {
     check(&whole, bytes.len() as u64);
 }
 
-/// The same behind a container's magic, so that the container's scanner gets the bytes.
+/// The same after a container's magic, so that the container's scanner gets the bytes.
 fn behind(magic: &[u8], data: &[u8]) {
     if let Some((cuts, rest)) = data.split_first_chunk::<2>() {
         container(&[&cuts[..], magic, rest].concat());
@@ -93,7 +93,7 @@ pub fn aac(data: &[u8]) {
     behind(&[0xff, 0xf1, 0x50, 0x80, 0x00, 0xff, 0xfc].repeat(3), data);
 }
 
-/// Sync bytes stand where a transport stream has them, and checksums behind what may be a table:
+/// Sync bytes stand where a transport stream has them, and checksums after what may be a table:
 /// chance would not find them.
 pub fn mpegts(data: &[u8]) {
     let mut data = data.to_vec();

@@ -117,7 +117,7 @@ pub fn import_circle(sources: &[Source], folder: &str) -> Vec<String> {
         .collect()
 }
 
-/// The paths behind each `use`.
+/// The paths after each `use`.
 fn imported(tokens: &[Token]) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     for at in (0..tokens.len()).filter(|&at| tokens[at].is("use")) {

@@ -108,7 +108,7 @@ fn chromiums_own_player_plays_aac() {
     joins_sound(3, native, "alone");
 }
 
-/// What the source's end makes of its stream: held, it goes on behind a seam; else another begins,
+/// What the source's end makes of its stream: held, it goes on after a seam; else another begins,
 /// with names and numbers of its own.
 fn plays_past(held: &str, name: &str) {
     let server = Server::start(&["--hls-segment=1", "--cors=*", held]);

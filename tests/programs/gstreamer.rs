@@ -81,7 +81,7 @@ const COLUMNS: usize = 5;
 const DATAGRAMS: usize = 600;
 
 /// Loses `percent` of the datagrams, the same ones each time. It never loses the four corners of a
-/// rectangle, which FEC cannot repair. The last corrections come with the matrix behind theirs.
+/// rectangle, which FEC cannot repair. The last corrections come with the matrix after theirs.
 fn is_lost(number: usize, percent: u32) -> bool {
     let mixed = (number as u32 + 10).wrapping_mul(0x9e37_79b9);
     let mixed = (mixed ^ mixed >> 15).wrapping_mul(0x85eb_ca6b);

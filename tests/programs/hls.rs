@@ -138,7 +138,7 @@ fn ffmpeg_joins_late_and_plays_past_a_seam_and_a_stream_that_begins_anew() {
         let list = server.request("GET", target).text();
         list.contains(words).then_some(())
     };
-    // Long after a new player would begin behind the first segment.
+    // Long after a new player would begin after the first segment.
     await_segments(&server, "seam", 8);
     let url = list_url(&server, "seam");
     let player = std::thread::spawn(move || play_past_seams(&url));

@@ -150,7 +150,7 @@ fn analyse(socket: &UdpSocket, header_bytes: usize, time: Duration) -> Analysis 
 }
 
 impl Analysis {
-    /// How late each reference came, behind the one that came earliest by its clock: the middle
+    /// How late each reference came, after the one that came earliest by its clock: the middle
     /// one, that of 99 in 100, and the latest; in milliseconds.
     fn jitter(&self) -> (f64, f64, f64) {
         let offset = |(at, clock): &(Duration, Duration)| at.as_secs_f64() - clock.as_secs_f64();

@@ -614,7 +614,7 @@ fn parts_are_there_before_their_segment_and_the_next_is_waited_for() {
     let newest = listed.segments.last().expect("a segment").number;
     let hint = listed.hint.expect("a hint");
     let index = listed.parts.get(&(newest + 1)).map_or(0, Vec::len);
-    // A player asks for each part, and for the one behind the last; a cache is to keep no more.
+    // A player asks for each part, and for the one after the last; a cache is to keep no more.
     let parts = listed.parts[&newest].len();
     assert!(parts > 1, "{parts}");
     for part in 0..parts + 3 {

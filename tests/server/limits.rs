@@ -50,7 +50,7 @@ fn a_slow_viewer_skips_and_is_counted_and_nobody_waits_for_it() {
     let mut slow = Viewer::ask(server.address(), "/stream/demo");
     server.await_viewers("demo", 2);
     let skipped_at = stream_until(&mut source, &mut exact, pieces, || skips(&server) > 0);
-    // The viewer reads again, as fast as the stream comes, until it has the bytes behind its skip.
+    // The viewer reads again, as fast as the stream comes, until it has the bytes after its skip.
     let mut got = Vec::new();
     let mut sent = skipped_at;
     while offset_of(&media, &got[got.len().saturating_sub(64)..]) < Some(skipped_at) {

@@ -86,7 +86,7 @@ fn corrections_go_beside_rtp_to_who_asks_for_them() {
     assert_eq!(source.finish().status(), 200);
     let received = packets(&player, 40);
     assert!(received.values().all(|datagram| datagram.len() == 1328));
-    // Numbers begin anywhere, and again at 0 behind the highest.
+    // Numbers begin anywhere, and again at 0 after the highest.
     let is_last = |number: &u16| !received.contains_key(&number.wrapping_add(1));
     let (_, last) = received
         .iter()

@@ -739,7 +739,7 @@ fn is_stream(head: &Head) -> bool {
         && head.field("Content-Length").is_none()
 }
 
-/// What of a segment has come is the stream's, behind its tag.
+/// What of a segment has come is the stream's, after its tag.
 fn check_segment(session: usize, content: &[u8], end: End, knowledge: &mut Knowledge) {
     knowledge.count(format!("segments that were looked at, {end:?}"));
     let Some((tag, own)) = content.split_at_checked(73) else {

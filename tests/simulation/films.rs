@@ -252,7 +252,7 @@ impl Given<'_> {
         };
         let must_end = self.end == End::Complete && !self.is_segment && is_clean;
         // A viewer that falls out of the buffer may have a part of a picture before each gap, be it
-        // the first picture behind the last gap. It may fall out behind the end of the source, too.
+        // the first picture after the last gap. It may fall out after the end of the source, too.
         // One time in 16 the continuity counter of MPEG-TS does not show the gap: bytes from within a
         // later unit follow, as part of the same one or as another.
         let has_all = self.is_prompt || self.is_segment;
@@ -267,7 +267,7 @@ impl Given<'_> {
         };
         let mut gaps_max = 0;
         for given in given {
-            // A viewer that came behind the last key frame has the sound alone, as the first track.
+            // A viewer that came after the last key frame has the sound alone, as the first track.
             let from = |first: &Vec<u8>| whole.iter().find_map(|whole| behind(whole, first));
             let is_part = |first: &&Vec<u8>| {
                 let is_part_in = |of: &Vec<Vec<u8>>| part_in(of, first).is_some();
@@ -298,8 +298,8 @@ impl Given<'_> {
     }
 }
 
-/// Returns what a picture has behind the bytes that it shares with another one. Each NAL unit has its
-/// length in front.
+/// Returns what a picture has after the bytes that it shares with another one. Each NAL unit has
+/// its length in front.
 fn behind_same<'a>(mut picture: &'a [u8], mut other: &[u8]) -> &'a [u8] {
     while let Some(((size, own), (size_there, there))) = picture
         .split_first_chunk()
@@ -360,7 +360,7 @@ fn who_falls_out_within_a_picture_may_have_a_part_of_it() {
     let (length, source) = (film.len(), ([10, 0, 0, 1], 1).into());
     let stream = knowledge.announce(0, Kind::Film, film, vec![(0, 0, length)], source);
     knowledge.handed(stream, length);
-    // Seed 309790: it fell out behind the end of the source, whose skips had been logged.
+    // Seed 309790: it fell out after the end of the source, whose skips had been logged.
     let its = format!("session={}", knowledge.sessions[0].digest);
     knowledge.read_log(&format!(
         "level=info event=stream-begins {its} source=10.0.0.1:1"
@@ -369,7 +369,7 @@ fn who_falls_out_within_a_picture_may_have_a_part_of_it() {
     knowledge.read_log(&format!(
         "level=info event=stream-ends {its} reason=x {figures}"
     ));
-    // The rest of a picture behind a part of another, in one NAL unit.
+    // The rest of a picture after a part of another, in one NAL unit.
     let mut merged = whole.clone();
     let next = merged[0].remove(3);
     let picture = &mut merged[0][2];

@@ -122,7 +122,7 @@ impl Track {
         )
     }
 
-    /// Whether every byte has been understood, but for so few behind a gap that only more would
+    /// Whether every byte has been understood, but for so few after a gap that only more would
     /// show where they are from.
     pub fn is_settled(&self, knowledge: &Knowledge) -> bool {
         let is_tail = |place: Place| knowledge.arrived(place.stream).ends_with(&self.pending);
@@ -193,7 +193,7 @@ impl Track {
         for stream in knowledge.streams_of(self.session) {
             let content = knowledge.arrived(stream);
             let at = self.start_in(knowledge, stream);
-            // What was sent while it ended is not its own, of which the log tells behind the turn.
+            // What was sent while it ended is not its own, of which the log tells after the turn.
             let behind = content.get(at as usize..);
             if behind.is_some_and(|behind| behind.starts_with(needle)) {
                 return Some(Place {
@@ -302,7 +302,7 @@ impl Track {
     }
 }
 
-/// In how few pieces `bytes` can be found in `content`, one behind the other, and where the last of
+/// In how few pieces `bytes` can be found in `content`, one after the other, and where the last of
 /// them ends.
 fn pieces(bytes: &[u8], content: &[u8]) -> Option<(u64, usize)> {
     const NEVER: u64 = u64::MAX - 1;

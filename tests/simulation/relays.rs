@@ -170,7 +170,7 @@ pub fn introduction(client: SocketAddr, chance: &mut Chance) -> Vec<u8> {
         )
         .into_bytes();
     }
-    // Fields behind the addresses are nobody's business.
+    // Fields after the addresses are nobody's business.
     let extra = chance.within(0..=40);
     let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11".to_vec();
     header.extend((12 + extra as u16).to_be_bytes());

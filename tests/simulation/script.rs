@@ -219,7 +219,7 @@ impl Script {
         });
     }
 
-    /// An origin's answer with a stream, behind what its head begins with: in chunks or with its
+    /// An origin's answer with a stream, after what its head begins with: in chunks or with its
     /// length, or up to the connection's end.
     pub fn origin_stream(
         &mut self,

@@ -63,7 +63,7 @@ pub struct World {
     is_compared: bool,
     seed: u64,
     random_key: u64,
-    /// How many there have been behind each turn, and how many clients.
+    /// How many there have been after each turn, and how many clients.
     choices: Vec<(u64, usize)>,
     /// Calls that the server makes, when they come to something, and whether somebody is there.
     calls: Vec<(usize, ConnectionId, bool)>,
@@ -76,7 +76,7 @@ pub struct World {
 /// When other cores take over. It has chances of its own, so that nothing else is another for it.
 struct Succession {
     chance: Chance,
-    /// Chance in a hundred, behind each turn, or behind each step of one.
+    /// Chance in a hundred, after each turn, or after each step of one.
     percent: usize,
     /// The next core, if anything has been copied to it.
     next: Option<succession::Next>,

@@ -34,7 +34,7 @@ pub struct Pes {
     pub is_join: bool,
     /// Length of the packet's head.
     pub head: usize,
-    /// Bytes behind the head.
+    /// Bytes after the head.
     pub bytes: Vec<u8>,
     /// The numbers of the packets in which it begins and ends.
     pub packets: (usize, usize),
@@ -68,7 +68,7 @@ fn h264_bits(profile: u8, level: u8) -> f64 {
     bits * if profile >= 100 { 1.5 } else { 1.2 }
 }
 
-/// Frames of ADTS: how long each is, and when it begins behind the first, in ticks of 90 kHz.
+/// Frames of ADTS: how long each is, and when it begins after the first, in ticks of 90 kHz.
 fn adts(bytes: &[u8]) -> Option<Vec<(usize, i64)>> {
     const RATES: [i64; 13] = [
         96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025,

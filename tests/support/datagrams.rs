@@ -60,7 +60,7 @@ pub fn admit(server: &Server, session: &str, clients: &[&UdpSocket]) {
     admit_as(server, session, "http,rtp-udp", clients);
 }
 
-/// The same by other types, and perhaps more parameters behind those.
+/// The same by other types, and perhaps more parameters after those.
 pub fn admit_as(server: &Server, session: &str, types: &str, clients: &[&UdpSocket]) {
     let list: Vec<String> = clients
         .iter()

@@ -57,7 +57,7 @@ pub fn gaps(whole: &[u8], received: &[u8]) -> Vec<usize> {
         if rest.is_empty() {
             break;
         }
-        // The first bytes behind the gap may equal the missing ones, so the search begins one
+        // The first bytes after the gap may equal the missing ones, so the search begins one
         // record earlier.
         gaps.push(received.len() - rest.len());
         let next = (0..RECORD_BYTES.min(received.len() - rest.len() + 1)).find_map(|back| {

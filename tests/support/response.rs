@@ -148,7 +148,7 @@ enum State {
     /// Within a chunk's size line, with the part that has been read.
     Size(Vec<u8>),
     Data(usize),
-    /// Before these bytes behind a chunk's data, or behind the last chunk.
+    /// Before these bytes after a chunk's data, or after the last chunk.
     Expects(&'static [u8], Then),
     Complete,
 }

@@ -1,6 +1,6 @@
 //! MPEG-TS, packet by packet (ISO/IEC 13818-1).
 
-/// What stands behind these bytes of a table, bit by bit (annex A).
+/// What stands after these bytes of a table, bit by bit (annex A).
 pub fn checksum(bytes: &[u8]) -> [u8; 4] {
     let mut sum = u32::MAX;
     for byte in bytes {
@@ -12,7 +12,7 @@ pub fn checksum(bytes: &[u8]) -> [u8; 4] {
     sum.to_be_bytes()
 }
 
-/// A packet with as much payload, behind stuffing.
+/// A packet with as much payload, after stuffing.
 pub fn packet(pid: u16, begins: bool, payload: &[u8]) -> Vec<u8> {
     let [high, low] = pid.to_be_bytes();
     let mut packet = vec![0x47, u8::from(begins) << 6 | high, low, 0x10];

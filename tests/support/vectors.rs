@@ -74,7 +74,7 @@ const fn filled(
     }
 }
 
-/// A request to stream with these fields behind `Host`, and this body.
+/// A request to stream with these fields after `Host`, and this body.
 macro_rules! put {
     ($fields:literal, $body:literal) => {
         concat!(

@@ -14,7 +14,7 @@ pub(super) struct OpenPes {
     places: [(u16, u32); PLACES],
 }
 
-/// Most PES packets that are tracked. Others count as whole.
+/// Maximal number of PES packets that are tracked. Others count as whole.
 const PLACES: usize = 8;
 /// Bytes of a PES packet that its length does not count (ISO/IEC 13818-1 section 2.4.3.6).
 const HEAD_BYTES: u32 = 6;
@@ -127,7 +127,8 @@ mod tests {
         let (a, b) = (0x101, 0x102);
         let rest = |pid| packet(pid, None);
         for (packets, open) in [
-            // Whole in one packet, a byte longer, and whole with one more packet.
+            // A PES packet that fits into one packet, one that is a byte longer, and one that is a
+            // byte longer than two packets.
             (vec![begin(a, 184)], vec![vec![]]),
             (vec![begin(a, 185), rest(a)], vec![vec![a], vec![]]),
             (

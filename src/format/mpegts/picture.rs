@@ -13,7 +13,7 @@ pub(super) enum Codec {
     Mpeg12,
     H264,
     Hevc,
-    /// Only the random-access indicator tells.
+    /// Only the random-access indicator shows where decoding can begin.
     Other,
 }
 
@@ -29,7 +29,7 @@ impl Codec {
         }
     }
 
-    /// Returns how many bytes tell what a unit is. `first` is its first byte.
+    /// Returns how many bytes show what a unit is. `first` is its first byte.
     fn deciding_bytes(self, first: u8) -> usize {
         match self {
             Codec::Mpeg12 if first == PICTURE => 3,
@@ -68,8 +68,8 @@ impl Codec {
                     (false, 9) | (true, 35) => Look::Begin,
                     (false, 6) | (true, 39) if may_begin(is_hevc, unit) => Look::Recovery,
                     (false, 1..=4) | (true, 0..=15) if may_be_rest => Look::Nothing,
-                    // A slice that does not begin with macroblock 0 is not the first of its
-                    // picture, which began in the previous PES packet.
+                    // Not the first slice of its picture: it does not begin with macroblock 0. The
+                    // picture began in the previous PES packet.
                     (false, 1 | 2) if unit.get(1).is_some_and(|byte| byte & 0x80 == 0) => {
                         Look::Nothing
                     }
@@ -375,7 +375,7 @@ mod tests {
     }
 
     /// The flag or the sets may come with every picture. Slices of type I, IDR, IRAP and recovery
-    /// points tell.
+    /// points show where decoding can begin.
     #[test]
     fn a_mark_counts_where_decoding_can_begin() {
         const SPS: &[u8] = &[0x67, 100, 0, 30, 0x80, 7];

@@ -21,8 +21,9 @@ pub(crate) struct Assembler {
 /// Longest section. PSI sections have at most 1,024 bytes. Private sections in the same PID may be
 /// longer, up to two bytes less than their length field allows.
 const SECTION_BYTES_MAX: usize = 4096;
-/// Most packets of a section: twice as many as the longest section needs, with a section before it
-/// in the first packet and one after it. Every multiplexer fills its packets better than that.
+/// Maximal number of packets of a section: twice as many as the longest section needs, with a
+/// section before it in the first packet and one after it. Every multiplexer fills its packets
+/// better than that.
 const SECTION_PACKETS_MAX: usize = 2 * (SECTION_BYTES_MAX / (PACKET_BYTES - 5) + 2);
 
 /// A whole section and the packets that carried it.
@@ -269,7 +270,7 @@ mod tests {
         let other = packet(false, 4, &[0xff; 30]);
         let alone = vec![(small.clone(), one.clone(), 3)];
         assert_eq!(told(&[&one, &other, &one]), [alone.clone(), vec![], alone]);
-        // A packet whose pointer shows behind the end of a section that was whole before.
+        // A packet whose pointer shows past the end of a section that was whole before.
         let late = packet(true, 4, &[&[2, 9, 9], &small[..]].concat());
         let last = vec![(small.clone(), late.clone(), 4)];
         let stuffed = told(&[&one, &late]);

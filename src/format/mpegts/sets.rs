@@ -28,13 +28,13 @@ struct Set {
     nal: Vec<u8>,
 }
 
-/// Most bytes of all sets. Real streams have 40 to 600.
+/// Maximal number of bytes of all sets. Real streams have 40 to 600.
 const SETS_BYTES_MAX: usize = 1024;
 const START_CODE: [u8; 4] = [0, 0, 0, 1];
 /// Length of a PES head without times (ISO/IEC 13818-1 section 2.4.3.6). The next PES packet has
 /// them.
 const HEAD_BYTES: usize = 9;
-/// Most bytes that [`Sets::packets`] makes, for packets of receivers.
+/// Maximal number of bytes that [`Sets::packets`] makes, for packets of receivers.
 #[cfg(feature = "handover")]
 pub(super) const PACKETS_BYTES_MAX: usize =
     ((HEAD_BYTES + SETS_BYTES_MAX) / (PACKET_BYTES - 4) + 1) * (PACKET_BYTES + 16);
@@ -75,7 +75,7 @@ impl Sets {
         }
         let end = self.coming.len().saturating_sub(others);
         let coming = &self.coming[..end];
-        // Zeros behind a NAL unit do not belong to it. A header of MPEG-2 may end with zeros: the
+        // Zeros after a NAL unit do not belong to it. A header of MPEG-2 may end with zeros: the
         // first bit of its start code is set.
         let has_end = coming.first().is_some_and(|first| first & 0x80 != 0);
         let zeros = coming.iter().rev().take_while(|byte| **byte == 0);

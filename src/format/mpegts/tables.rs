@@ -52,12 +52,13 @@ struct Program {
     streams: Streams,
 }
 
-/// Most programs of a multiplex. More than one is rare on a relay, and more than this is hostile.
+/// Maximal number of programs of a multiplex. More than one is rare on a relay, and more than this
+/// is hostile.
 const PROGRAMS_MAX: usize = 32;
 
-/// Most bytes of all tables, including unfinished ones. A multiplex of twenty programs, each with a
-/// map of three packets, holds 20 · 3 · 4 · 188 bytes: each packet and its section, in the table
-/// and while it comes. Allocations may be twice as long.
+/// Maximal number of bytes of all tables, including unfinished ones. A multiplex of twenty
+/// programs, each with a map of three packets, holds 20 · 3 · 4 · 188 bytes: each packet and its
+/// section, in the table and while it comes. Allocations may be twice as long.
 const HELD_BYTES_MAX: usize = 128 * 1024;
 
 impl Tables {

@@ -10,7 +10,7 @@ use crate::format::{HEADER_BYTES_MAX, Unsupported, header::Elements, window::gro
 /// Longest comment that is kept. Titles and lyrics are shorter; pictures are longer.
 const COMMENT_BYTES_MAX: usize = 16 * 1024;
 
-/// Most payload bytes of a page.
+/// Maximal number of payload bytes of a page.
 const PAGE_PAYLOAD_BYTES_MAX: usize = 255 * 255;
 
 /// Part of the packet that is read.

@@ -40,7 +40,7 @@ impl Tags {
 
     /// Returns whether another source has the same codecs. It begins with `bytes`, and its join
     /// point is at `join`. The headers are not enough, since some codecs have no sequence header.
-    /// No tag behind the join point counts: how much of it is there depends on how the source is
+    /// No tag after the join point counts: how much of it is there depends on how the source is
     /// cut.
     pub fn is_like(&self, bytes: &[u8], join: u64) -> bool {
         let end = usize::try_from(join).unwrap_or(usize::MAX);

@@ -19,7 +19,7 @@ const BLOCK_DURATION: u32 = 0x9b;
 /// Elements of a TrackEntry that set a decoder up: number, type, codec, its private data, delays,
 /// picture, sound, encodings.
 const DECISIVE: [u32; 9] = [0xd7, 0x83, 0x86, 0x63a2, 0x56aa, 0x56bb, 0xe0, 0xe1, 0x6d80];
-/// Bytes of a block longer than a unit that tell when it is shown.
+/// Bytes of a block longer than a unit that contain its time.
 const BLOCK_HEAD_BYTES: usize = 64;
 
 /// Cutter of Matroska. It also moves the times.

@@ -55,12 +55,12 @@ pub struct Splicer {
 /// distance on the splicer joins the source again at the second one. Below it the source is
 /// incompatible.
 const BEGINNINGS_APART: u64 = 64 * 1024;
-/// Most work before a source's first join point, beyond 1 for each byte. If there is no join point,
-/// another stream reads all bytes again in one turn. MPEG-TS of 300 kbit/s may go on for 40 s.
+/// Maximal work before a source's first join point, beyond 1 for each byte. If there is no join
+/// point, another stream reads all bytes again in one turn. MPEG-TS of 300 kbit/s may take 40 s.
 const JOINING_WORK_MAX: usize = 1024 * 1024;
 
-/// Most bytes that go out at the end of a stream. They are scanned in one turn. Whole units of
-/// MPEG-TS that wait are no more than that.
+/// Maximal number of bytes that go out at the end of a stream. They are scanned in one turn. Whole
+/// units of MPEG-TS that wait have no more bytes than that.
 const REST_BYTES_MAX: usize = packets::HELD_BYTES_MAX;
 
 /// The source cannot continue the stream. Another stream begins with these bytes.
@@ -73,7 +73,9 @@ enum Phase {
     Opening(Opening),
     /// A source runs.
     Running(Running),
-    /// A source broke off. The next one has not come, or has not reached a join point.
+    /// The splicer waits for a join point. A source broke off, and the next one has not come or has
+    /// not reached a join point. Or a later source has begun again: its bytes do not continue what
+    /// came before, so the splicer treats it as another source.
     Joining(Box<Joining>),
     /// Bytes pass as they come, for good.
     Through,
@@ -97,7 +99,8 @@ struct Running {
     /// Format that the source's first bytes show.
     format: Format,
     window: Window,
-    /// Offset of the next byte, counted from the byte at which the window was new.
+    /// Offset of the next byte. The first source counts from its first byte. A later source counts
+    /// from the bytes that the splicer adds in front of its join point.
     offset: u64,
     /// Layout of the earlier sources. `None` for the first source.
     had: Option<OutputLayout>,
@@ -256,9 +259,9 @@ impl Splicer {
         work + std::mem::take(&mut self.work)
     }
 
-    /// Returns the most bytes that a splicer holds: a unit, or as many bytes in front of a join
-    /// point; the viewers' header and the next source's header; the scanner; an Ogg page, clocks,
-    /// and passed bytes.
+    /// Returns the maximal number of bytes that a splicer holds: a unit, or as many bytes in front
+    /// of a join point; the viewers' header and the next source's header; the scanner; an Ogg page,
+    /// clocks, and passed bytes.
     pub const fn held_bytes_max(unit_bytes_max: usize) -> usize {
         unit_bytes_max + 2 * HEADER_BYTES_MAX + HELD_BYTES_MAX + 128 * 1024
     }
@@ -483,8 +486,8 @@ impl Cutter {
         std::mem::replace(limit, bytes_max) != bytes_max
     }
 
-    /// Returns the bytes in front of a source that continues with `bytes`: its own header, or the
-    /// parts of it that viewers lack.
+    /// Returns the bytes in front of a source that continues with `bytes`: its own header, the
+    /// parts of it that viewers lack, or nothing.
     fn missing_headers(&self, old: &[u8], new: &[u8], bytes: &[u8]) -> Vec<u8> {
         match self {
             Cutter::Packets(_) | Cutter::Pages(_) => new.to_vec(),

@@ -27,7 +27,7 @@ pub(super) struct Packets {
 /// Packets from the first one on whose PES packet is not whole.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct HeldPackets {
-    /// Most bytes that wait, if they are fewer than [`HELD_BYTES_MAX`].
+    /// Maximal number of bytes that wait, if they are fewer than [`HELD_BYTES_MAX`].
     pub bytes_max: usize,
     /// The packets: at most that many bytes. Each byte moves to the front at most [`OPEN_MAX`]
     /// times.
@@ -56,12 +56,12 @@ struct OpenPes {
     others_before: usize,
 }
 
-/// Most bytes that wait, even if a unit may be longer. All of them go out at once, and the stream
-/// scans them in that turn. A larger picture passes as it comes.
+/// Maximal number of bytes that wait, even if a unit may be longer. All of them go out at once, and
+/// the stream scans them in that turn. A larger picture passes as it comes.
 pub(super) const HELD_BYTES_MAX: usize = 1024 * 1024;
-/// Most packets with tables or unknown content that wait. A scan of these costs most.
+/// Maximal number of packets with tables or unknown content that wait. A scan of these costs most.
 const OTHERS_MAX: usize = 1024;
-/// Most streams whose PES packets are held at once.
+/// Maximal number of streams whose PES packets are held at once.
 const OPEN_MAX: usize = 32;
 /// When another stream has run for this time, the rest of a PES packet does not come, or has come:
 /// a picture may last for minutes. In ticks of 90 kHz.

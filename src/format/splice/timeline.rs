@@ -26,7 +26,8 @@ struct Track {
     frames: i64,
     /// Distance from one frame to the next, if known.
     gap: Option<i64>,
-    /// Time at which the next unit may begin.
+    /// Latest end of the track's units so far. After a seam, the next source begins at the latest
+    /// `end` of all tracks.
     end: i64,
     /// End of the track at the seam. No unit is moved to an earlier time.
     seam: i64,
@@ -40,7 +41,7 @@ const FORERUN_SECONDS: i64 = 3;
 const REORDER_SECONDS: i64 = 1;
 /// A longer distance between two units means that the clock was wrong, or is wrong now.
 const JUMP_SECONDS: i64 = 10;
-/// Most tracks of a live stream.
+/// Maximal number of tracks of a live stream.
 pub(super) const TRACKS_MAX: usize = 64;
 
 impl Timeline {

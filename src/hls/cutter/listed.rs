@@ -44,7 +44,7 @@ impl Cutter {
     }
 
     /// Returns whether a player may ask for the list with this segment and part: the segment is in the
-    /// list or will be, and the part is one of its parts or the one behind the last.
+    /// list or will be, and the part is one of its parts or the one after the last.
     pub(in crate::hls) fn is_awaited(&self, reload: BlockingReload) -> bool {
         let BlockingReload { number, part } = reload;
         let segment = self.numbered(number);

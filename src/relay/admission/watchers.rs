@@ -14,7 +14,7 @@ use crate::http::{Refusal, Status};
 pub(in crate::relay) enum Look {
     /// It asks for the stream. The server asks the origin if the session does not run here.
     Asks,
-    /// Its answer tells about the stream, and no origin is asked.
+    /// Its answer shows whether the stream runs, and no origin is asked.
     Tells,
     /// Its answer leads to the stream, and is the same for every session.
     Leads,
@@ -35,7 +35,7 @@ impl Gate<'_> {
             .tokens
             .map_or(Ok(()), |tokens| tokens.watch(name, self.time));
         match token {
-            // Without a table, the origin alone decides.
+            // Without tokens, the origin alone decides.
             Ok(()) if self.tokens.is_none() && session_state.runs && session_state.is_forbidden => {
                 check_origin(session_state, look)?;
             }
@@ -155,8 +155,8 @@ impl Gate<'_> {
 }
 
 /// Decides about a client that only the origin could admit. The client may not watch where the
-/// session has a source here, nor where the origin has refused and its last stream is held. Only
-/// [`Look::Asks`] tells that such a stream runs here from a session that the origin refuses.
+/// session has a source here, nor where the origin has refused and its last stream is held. The
+/// answer to [`Look::Asks`] shows whether such a stream runs here. The other answers do not.
 fn check_origin(session_state: &SessionState, look: Look) -> Result<(), Refusal> {
     let is_origins = session_state.is_fetched && !session_state.is_forbidden;
     match look {

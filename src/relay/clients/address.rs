@@ -403,9 +403,10 @@ mod tests {
         }
     }
 
-    /// Whoever a proxy of requests brings is somebody else each time, or nobody.
+    /// Each request on a proxy's connection may come from another client. Without a forwarding
+    /// field the client is unknown.
     #[test]
-    fn each_request_by_a_proxy_is_whose_it_says() {
+    fn each_request_through_a_proxy_belongs_to_the_client_that_it_names() {
         let options = ["--forwarded-from=10.5.0.1", "--connections-per-host=2"];
         let mut stage = Stage::new(&options);
         let id = come(&mut stage, "10.5.0.1", 7).expect("room");

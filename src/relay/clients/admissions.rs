@@ -97,8 +97,8 @@ impl Clients {
         self.admissions.viewers.of(session, session)
     }
 
-    /// Completes the state of a session for a client with this session id and address: whether an
-    /// HLS player at this address counts already.
+    /// Adds to the state of a session what depends on the client: the number of viewers with its
+    /// session id (`name`), and whether an HLS player at its address counts already or has room.
     pub fn session_state(
         &self,
         session: &SessionId,

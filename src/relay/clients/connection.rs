@@ -498,7 +498,7 @@ mod tests {
                 .text(id)
                 .contains("its request took longer than --head-time")
         );
-        // It has begun behind another, whose answer goes out later.
+        // It has begun after another, whose answer goes out later.
         for (ahead, seconds, text) in [("GET /", 10, "HTTP/1.1 408 "), ("", 23, "HTTP/1.1 200 ")] {
             let mut stage = self::stage(&[]);
             let id = stage.client("");

@@ -2,7 +2,7 @@
 //! text that is kept for all readers ([`crate::events`]).
 //!
 //! Events during the snapshot follow it. They repeat or revoke rows of the snapshot. A reader that
-//! falls behind is told so and gets a new snapshot. Without events it gets comments, so that
+//! falls behind gets a notice of this and a new snapshot. Without events it gets comments, so that
 //! proxies keep the connection.
 //!
 //! Bounds: [`READERS_MAX`] readers, each with a piece of 16 KiB and one event.
@@ -127,7 +127,7 @@ impl Clients {
         self.rearm(id, ctx);
     }
 
-    /// Writes the next piece of the snapshot. `next`: the position behind it; `None`: the snapshot
+    /// Writes the next piece of the snapshot. `next`: the position after it; `None`: the snapshot
     /// is complete.
     pub fn push_snapshot(
         &mut self,
@@ -353,7 +353,7 @@ mod tests {
         );
     }
 
-    /// A reader continues behind its last event if that is kept. Otherwise it has missed events,
+    /// A reader continues after its last event if that is kept. Otherwise it has missed events,
     /// and gets a snapshot.
     #[test]
     fn who_comes_back_goes_on_where_it_was() {

@@ -53,7 +53,7 @@ pub enum Activity {
     Idle,
     /// The client is a source, or waits for the answer of a call, or reads it.
     Asks(AccessRequest),
-    /// The client watches this stream, or waits for one.
+    /// The client watches this stream or one of its segments, or waits for a stream.
     Watches(AccessRequest, Option<StreamId>),
 }
 

@@ -154,7 +154,7 @@ impl Clients {
         let waiting_bytes = connection.input.len();
         match &connection.phase {
             Phase::Head(_) if connection.output.is_full() => 0,
-            // Requests that were sent ahead may lie there still, behind an output that was full.
+            // Requests that were sent ahead may lie there still, after an output that was full.
             Phase::Head(_) => head_bytes_max(ctx).saturating_sub(waiting_bytes),
             Phase::Opening
             | Phase::Payload(_)
@@ -171,7 +171,7 @@ impl Clients {
         }
     }
 
-    /// Takes the unread input of a client, with `bytes` behind it.
+    /// Takes the unread input of a client, with `bytes` after it.
     pub fn take_input<'a>(
         &mut self,
         id: ConnectionId,
@@ -561,7 +561,7 @@ mod tests {
         assert!(pieces <= 2, "{pieces} pieces");
     }
 
-    /// Input that was pipelined behind a long answer is read after it, and so is input in the
+    /// Input that was pipelined after a long answer is read after it, and so is input in the
     /// socket.
     #[test]
     fn a_client_is_read_on_when_all_that_it_sent_ahead_is_read() {

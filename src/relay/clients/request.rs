@@ -368,7 +368,7 @@ impl Clients {
 const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
 
 /// Returns whether a person opened an address in a browser. Programs and players do not ask for
-/// HTML, and the API has answers for programs only.
+/// HTML. Under `/api` the answers are for programs only.
 fn is_for_person(head: &Head) -> bool {
     let first = head.target.segments.first();
     head.fields.accepts_html
@@ -459,7 +459,7 @@ mod tests {
         assert!(stage.text(id)[CONTINUE.len()..].starts_with("HTTP/1.1 200 "));
     }
 
-    /// What becomes of a connection behind an answer: it can be used on where nothing speaks
+    /// What becomes of a connection after an answer: it can be used on where nothing speaks
     /// against it.
     #[test]
     fn a_connection_is_used_on_where_that_can_be() {
@@ -591,7 +591,7 @@ mod tests {
         }
     }
 
-    /// A change is on its way to the disk. Requests behind it wait for its answer.
+    /// A change is on its way to the disk. Requests after it wait for its answer.
     #[test]
     fn a_change_is_answered_when_it_is_on_disk_and_nothing_before_it() {
         use crate::relay::Done;

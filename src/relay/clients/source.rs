@@ -146,7 +146,7 @@ impl Clients {
             None => return self.close(id, ctx),
         };
         let body = Receipt {
-            // A key does not tell what it opens.
+            // A key does not show which session it opens.
             sessionid: self.came_by(id).unwrap_or(session),
             bytes_received: source.bytes,
         };

@@ -220,7 +220,8 @@ impl Clients {
         Some((waiting.view.name(), connection.progress))
     }
 
-    /// Lets a request wait until its session begins, or until its deadline.
+    /// Lets a request wait for what `waiting` names, the session or a longer playlist, or until its
+    /// deadline.
     pub fn wait_for(
         &mut self,
         id: ConnectionId,

@@ -121,7 +121,7 @@ impl Change {
 }
 
 impl Grants {
-    /// Returns the tokens behind this mark, each with its own mark.
+    /// Returns the tokens after this mark, each with its own mark.
     pub fn rows(&self, (after, _): Mark) -> impl Iterator<Item = (Mark, &gate::Tuple)> {
         let tuples = self
             .tokens
@@ -230,7 +230,7 @@ impl Grants {
 
     // ---- What is changed
 
-    /// Prepares the abort of a session's stream, and the block behind it. A key is not a session:
+    /// Prepares the abort of a session's stream, and the block after it. A key is not a session:
     /// blocking it would keep no client out.
     pub fn begin_abort(
         &mut self,

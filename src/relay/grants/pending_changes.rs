@@ -74,7 +74,8 @@ impl Grants {
         pending.is_none_or(|pending| pending.queue.is_empty() && pending.writing.is_none())
     }
 
-    /// Returns whether the time waits for a write that may succeed.
+    /// Returns whether the current time has yet to be written to the token file, and no write is in
+    /// progress.
     pub(super) fn owes_time(&self) -> bool {
         let pending = self.pending.as_ref();
         pending.is_some_and(|pending| pending.owes_time && pending.writing.is_none())

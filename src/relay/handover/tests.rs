@@ -49,7 +49,7 @@ const OPTIONS: &[&str] = &["--token-server=10.0.0.0/24", "--buffer=256K"];
 const GRANT: &str = "POST /api/add-token?type=http&sessionid=s HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const CHUNK: &str = "4\r\nabcd\r\n";
 
-/// What two viewers and a caller have got in the end, if hands change behind these steps.
+/// What two viewers and a caller have got in the end, if hands change after these steps.
 fn story(changes: &dyn Fn(usize) -> bool) -> Vec<String> {
     let mut stage = Stage::new(OPTIONS);
     let step = std::cell::Cell::new(0);

@@ -1,7 +1,7 @@
 //! Calls that wait: for names to be resolved, or for the lists of peers ([`peers`]).
 //!
-//! Each waits for a job, whose id its connection has, too. Connections to peers and finished
-//! answers are reported as events.
+//! Each call has a job id, which its connection also stores. This part asks for connections to
+//! peers, and reports finished lists, by events.
 
 #[cfg(feature = "handover")]
 mod handover;

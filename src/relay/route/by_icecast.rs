@@ -10,7 +10,7 @@ use crate::relay::parameters::{bad, decoded, parse_session};
 
 /// Methods that libshout finds by `OPTIONS *`. With POST it would send titles as forms.
 const METHODS: &str = "GET, HEAD, PUT, SOURCE, OPTIONS";
-/// Most parameters of a request that are looked at.
+/// Maximal number of parameters of a request that are looked at.
 const PARAMETERS_MAX: usize = 16;
 
 impl RequestContext<'_> {

@@ -41,7 +41,7 @@ fn a_publisher_that_reads_nothing_is_owed_little_and_ends() {
 }
 
 /// The times of a publisher go out as they are, modulo 2^32. The next publisher's continue 40 ms
-/// behind the last of them, also where they have jumped.
+/// after the last of them, also where they have jumped.
 #[test]
 fn times_that_jump_or_wrap_are_those_of_the_flv_and_the_next_source_follows_them() {
     const AHEAD: u32 = 60_000_000;

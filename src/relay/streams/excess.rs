@@ -19,8 +19,9 @@ use crate::time::Instant;
 pub(super) const BUCKETS_MAX: usize = 2048;
 
 impl Streams {
-    /// Sets how fast a stream's source may be. A source that has just come draws from the bucket that
-    /// the session's last one left.
+    /// Sets the bit-rate limits of a stream's source. Without a limit, this removes its quota and
+    /// ends a pause of the source. The first quota of a stream continues the bucket of the
+    /// session's previous source.
     pub fn limit_source(&mut self, id: StreamId, limits: SourceLimits, ctx: &mut Context) {
         if limits.lower().is_none() {
             self.end_rest_of_source(id, ctx);

@@ -77,8 +77,9 @@ const WORK_PER_BYTE: usize = 32;
 const WORK_SAVED_MAX: usize = 256 * 1024;
 /// Bytes of output for a byte of input, in most cases at most.
 pub(super) const LARGER: usize = 4;
-/// Most jumps of a clock that are kept for a remuxer of another process, which reads over them again.
-/// If a clock jumps more often within a few key frames, the times after a hand-over may be wrong.
+/// Maximal number of jumps of a clock that are kept for a remuxer of another process, which reads
+/// over them again. If a clock jumps more often within a few key frames, the times after a
+/// hand-over may be wrong.
 const JUMPS_MAX: usize = 8;
 /// Tracks that a refusal names, at most.
 const LINES_MAX: usize = 4;

@@ -56,7 +56,7 @@ pub struct Row<'a> {
     bytes_received: u64,
     bytes_sent: u64,
     pub viewers: usize,
-    /// Most viewers at a time since the stream began.
+    /// Maximal number of viewers at a time since the stream began.
     pub viewers_peak: usize,
     udp_clients: usize,
     /// Figures of each UDP client.

@@ -121,7 +121,7 @@ impl Streams {
     }
 
     /// Returns the next media of a stream's source that are in order now. Ends the stream if its
-    /// source has said goodbye, and no packet waits.
+    /// source has sent BYE, and no packet waits.
     pub fn next_in_order(&mut self, id: StreamId, ctx: &mut Context) -> Option<Vec<u8>> {
         let input = self.streams.get_mut(id)?.input.as_mut()?;
         let next = input.reorder.next(ctx.now());
@@ -236,7 +236,7 @@ mod tests {
     }
 
     /// Packets that came early may be half a megabyte of each source. A turn appends some of them,
-    /// also when their source has said goodbye.
+    /// also when their source has sent BYE.
     #[test]
     fn early_packets_are_released_over_several_turns() {
         for says_bye in [false, true] {

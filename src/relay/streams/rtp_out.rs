@@ -61,8 +61,8 @@ pub(super) struct TsOutput {
 /// Longest time that packets wait for their datagram to fill up.
 const FILL_TIME: Duration = Duration::from_millis(100);
 
-/// Most work of a turn for the next datagrams of streams whose last ones are out. Beyond it, the next
-/// turn makes them.
+/// Maximal work of a turn for the next datagrams of streams whose last ones are out. Beyond it, the
+/// next turn makes them.
 const POSTING_WORK_MAX: usize = 4 * BATCH_BYTES_MAX;
 
 impl RtpOut {
@@ -171,8 +171,8 @@ impl TsOutput {
                 ((until - self.cursor) as usize).min(room.max(1)),
             );
             if bytes.is_empty() {
-                // The bytes were overwritten before they were due. Only the bound on all buffers
-                // together can do that.
+                // The bytes were overwritten before they were due. The bound on all buffers
+                // together can do that. So may a long unit that a splicer puts out at once.
                 self.cursor = due;
                 self.packetiser.skip();
                 break;

@@ -16,8 +16,8 @@ use crate::relay::event::Event;
 /// the piece with its end do not push a viewer that keeps up out of the buffer.
 pub(super) const UNIT_PART: usize = 2;
 
-/// Most work of a remuxed stream that is behind, when its original gets all of the splicer's output
-/// at once. Ordinary media cost less.
+/// Maximal work of a remuxed stream that is behind, when its original gets all of the splicer's
+/// output at once. Ordinary media cost less.
 const ALL_WORK_MAX: usize = 64 * GO_BYTES;
 
 /// Output of a splicer that its stream gets in later turns.

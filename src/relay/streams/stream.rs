@@ -99,7 +99,7 @@ pub struct Stream {
     pub(super) cast_again_at: Option<Instant>,
     /// How it is remuxed, if it is remuxed from another stream.
     pub(super) remuxed: Option<RemuxedStream>,
-    /// Most viewers at a time, viewers of its remuxed streams included.
+    /// Maximal number of viewers at a time, viewers of its remuxed streams included.
     pub(super) viewers_peak: usize,
     /// What its publisher says about it.
     pub(super) programme: Programme,
@@ -283,7 +283,7 @@ impl Stream {
 
 /// The reason in the log when a stream ends with the server.
 pub const SHUT_DOWN: &str = "the server shuts down";
-/// Most bytes of RTMP that are read at once: a message of 4 bytes is a tag of 18.
+/// Maximal number of bytes of RTMP that are read at once: a message of 4 bytes is a tag of 18.
 const RTMP_READ_BYTES_MAX: usize = 8 * 1024;
 /// What the end of a stream costs. It closes connections and releases its state.
 const STREAM_COST: usize = 8 * 1024;

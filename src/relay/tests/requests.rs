@@ -92,7 +92,7 @@ fn a_body_is_read_before_a_call_is_answered_and_refused_of_a_viewer() {
         let text = stage.text(id);
         assert!(text.starts_with(last), "{fields}: {text}");
         assert!(text.contains("\"sessionid\":\"s\""), "{fields}: {text}");
-        // The next request begins behind the body.
+        // The next request begins after the body.
         stage.send(id, "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n");
         assert!(
             stage.text(id).ends_with("{\"status\":\"ok\"}\n"),

@@ -88,7 +88,7 @@ impl Setup<'_> {
                 let setup = sound::opus_setup(self.private);
                 Some(setup.ok_or(MediaError("the head of Opus is not whole"))?)
             }
-            // Their frames tell it.
+            // Their frames contain it.
             Some(Codec::Vp8 | Codec::Vp9 | Codec::MpegAudio | Codec::Ac3 | Codec::Eac3) | None => {
                 None
             }

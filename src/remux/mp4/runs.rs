@@ -19,13 +19,13 @@ pub(super) struct Run {
     usual: SampleDefaults,
     /// Flags of the first sample, if the run gives it some of its own.
     first_flags: Option<u32>,
-    /// Flags of the `trun`. They tell the fields of an entry.
+    /// Flags of the `trun`. They name the fields of an entry.
     fields: u32,
     /// Position of the next sample's entry in the content of the `moof`.
     entry: usize,
 }
 
-/// Most samples of a fragment. A minute of sound has 4,000.
+/// Maximal number of samples of a fragment. A minute of sound has 4,000.
 const SAMPLES_MAX: u32 = 65_536;
 const RUNS_MAX: usize = 4096;
 const TOO_MANY: MediaError =
@@ -155,8 +155,8 @@ impl Run {
         Some(i64::from(offset as i32))
     }
 
-    /// Returns the bytes and the ticks of all samples, and the most ticks from presentation to
-    /// decoding.
+    /// Returns the bytes and the ticks of all samples, and the maximal number of ticks from
+    /// presentation to decoding.
     fn sum(&self, moof: &[u8]) -> Option<(u64, i64, i64)> {
         if self.entry_bytes() == 0 {
             let samples = u64::from(self.samples);

@@ -47,7 +47,7 @@ impl<'a> MapEntry<'a> {
         format!("stream type 0x{:02x}", self.stream_type)
     }
 
-    /// Returns the setup of Opus, whose frames do not tell it.
+    /// Returns the setup of Opus, whose frames do not contain it.
     pub fn setup(&self) -> Option<Box<[u8]>> {
         let mut descriptors = psi::descriptors(self.descriptors);
         let channels = descriptors.find_map(|(tag, body)| match (tag, body) {

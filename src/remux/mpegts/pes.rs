@@ -9,7 +9,8 @@ use crate::time::MediaTime;
 pub(super) const TICKS_PER_SECOND: u32 = MediaTime::TICKS_PER_SECOND;
 /// Bytes up to the length of the rest of the head.
 const FIXED_BYTES: usize = 9;
-/// Most marks of a stream. A PES packet in which no unit begins leaves a mark that nothing takes.
+/// Maximal number of marks of a stream. A PES packet in which no unit begins leaves a mark that
+/// nothing takes.
 const MARKS_MAX: usize = 32;
 
 /// Clock of a program. The packets carry 33 bits of it.

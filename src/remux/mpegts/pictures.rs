@@ -37,7 +37,7 @@ enum State {
     },
 }
 
-/// Bytes of a NAL unit that tell where a picture begins.
+/// Bytes of a NAL unit that show where a picture begins.
 const TELLING_BYTES: usize = 3;
 /// Distance where nothing better is known.
 const USUAL_GAP: i64 = SECOND / 25;
@@ -52,7 +52,8 @@ impl PictureStream {
         })
     }
 
-    /// Sets up the stream and its track as another reader has. A wrong setup changes nothing.
+    /// Sets up the stream and its track as another reader has. A wrong setup leaves the track as it
+    /// is.
     pub fn resume(&mut self, setup: &[u8], track: &mut Track) {
         if let Ok(setup) = self.pictures.configure(setup) {
             (track.setup, track.shape) = (Some(setup.into()), self.pictures.shape());

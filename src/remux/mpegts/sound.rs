@@ -21,9 +21,9 @@ pub(super) struct SoundStream {
     setup: sound::Setup,
 }
 
-/// Most substreams of E-AC-3: eight of each kind.
+/// Maximal number of substreams of E-AC-3: eight of each kind.
 const PARTS_MAX: usize = 16;
-/// Most bytes of the length of an Opus packet. One of 120 ms has at most 32.
+/// Maximal number of bytes of the length of an Opus packet. One of 120 ms has at most 32.
 const OPUS_SIZES_MAX: usize = 64;
 
 /// Unit at the front.
@@ -177,7 +177,7 @@ fn more(bytes: &[u8]) -> Unread {
     Unread::Needs(bytes.len() + 1)
 }
 
-/// Reads a packet of Opus behind its control header (ETSI TS 103 491 section 5.2, as ffmpeg and
+/// Reads a packet of Opus after its control header (ETSI TS 103 491 section 5.2, as ffmpeg and
 /// GStreamer write it).
 fn opus(bytes: &[u8]) -> Result<Front, Unread> {
     let [first, second, rest @ ..] = bytes else {

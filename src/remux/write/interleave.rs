@@ -33,7 +33,7 @@ pub struct OwnedUnit {
 pub struct Interleave {
     /// Queues of the tracks, by their index.
     queues: Vec<TrackQueue>,
-    /// Most bytes that wait.
+    /// Maximal number of bytes that wait.
     bytes_max: usize,
     /// Bytes that wait.
     bytes: usize,
@@ -67,7 +67,7 @@ const BEHIND_MAX: i64 = 10 * SECOND;
 /// A 600th part of a lag is forgotten every second. Within the ten seconds of the longest lag that
 /// is less than the grace.
 const MEMORY_SECONDS: i64 = 600;
-/// Most units that wait. Ten seconds of pictures and sound have some thousand.
+/// Maximal number of units that wait. Ten seconds of pictures and sound have some thousand.
 const UNITS_MAX: usize = 4096;
 
 impl Interleave {

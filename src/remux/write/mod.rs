@@ -54,11 +54,11 @@ impl Target {
     }
 }
 
-/// Most bytes of output for a byte of input.
+/// Maximal number of bytes of output for a byte of input.
 pub const OUT_PER_BYTE: usize = mpegts::OUT_PER_BYTE;
-/// Most bytes of output for each unit beside that.
+/// Maximal number of bytes of output for each unit beside that.
 pub const OUT_PER_UNIT: usize = mpegts::OUT_PER_UNIT;
-/// Most bytes of output beside all that, once.
+/// Maximal number of bytes of output beside all that, once.
 pub const OUT_ONCE: usize = mp4::HEADER_ALLOWANCE;
 const _: () = assert!(mpegts::ALLOWANCE_MAX <= OUT_ONCE && mp4::OUT_PER_UNIT <= OUT_PER_UNIT);
 
@@ -76,7 +76,7 @@ pub(super) trait Writer {
     /// Writes all units that were taken.
     fn flush(&mut self, out: &mut Vec<u8>) -> Result;
 
-    /// Returns why a known track cannot be carried, if it cannot.
+    /// Returns why this container cannot carry a track whose setup is known. `None`: it can.
     fn left_out(&self, track: &Track) -> Option<&'static str>;
 
     /// Returns the decode time, in nanoseconds, of the track's first unit that the writer has taken

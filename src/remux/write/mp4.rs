@@ -2,13 +2,16 @@
 //! and an `mdat`.
 //!
 //! A fragment begins at each join point of the first video track, at the picture after it, and when
-//! [`FRAGMENT_TIME`] is over. So the output is at most that late, and a key frame goes out at once,
-//! in a fragment without another picture. A fragment also ends with a piece of the source
-//! ([`ReaderEvent::PieceEnds`](super::super::ReaderEvent)), since the next piece may be late. A
-//! fragment has all units of its time, one track after the other. When the tracks change, the stream
-//! begins again with another `ftyp` and `moov`, and the times continue. Each sample lasts until the
-//! next one of its track. The duration of the last sample of a fragment is estimated if the next one
-//! has not come. Each fragment has its own time, so estimates do not add up.
+//! [`FRAGMENT_TIME`] is over. So the output is at most that late. A key frame has a fragment of its
+//! own, which goes out when the next picture comes. A fragment also ends with a piece of the source
+//! ([`ReaderEvent::PieceEnds`](super::super::ReaderEvent)), since the next piece may be late, and
+//! when it has the allowed bytes or [`SAMPLES_MAX`]. A fragment has all units of its time, one
+//! track after the other.
+//!
+//! When the tracks change, the stream begins again with another `ftyp` and `moov`, and the times
+//! continue. Each sample lasts until the next one of its track. The duration of the last sample of
+//! a fragment is estimated if the next one has not come. Each fragment has its own time, so
+//! estimates do not add up.
 //!
 //! It owns the units of one fragment: at most the allowed bytes and one unit, and [`SAMPLES_MAX`]
 //! entries. A unit goes out once, with at most [`OUT_PER_UNIT`] bytes around it. Headers are
@@ -29,11 +32,11 @@ use fragment::{Run, Sample};
 
 /// Longest fragment, in nanoseconds.
 pub const FRAGMENT_TIME: i64 = 500 * MILLISECOND;
-/// Most samples of a fragment.
+/// Maximal number of samples of a fragment.
 const SAMPLES_MAX: usize = 2048;
-/// Most bytes around a unit: a fragment with this unit alone.
+/// Maximal number of bytes around a unit: a fragment with this unit alone.
 pub const OUT_PER_UNIT: usize = 256;
-/// Most bytes of all headers beyond the length of the media.
+/// Maximal number of bytes of all headers beyond the length of the media.
 pub const HEADER_ALLOWANCE: usize = 64 * 1024;
 /// Largest deviation of sound from the end of the previous frame, in nanoseconds. Sound within it
 /// continues exactly there.
@@ -42,7 +45,7 @@ const JITTER: i64 = MILLISECOND;
 /// Writer of fragmented MP4.
 #[derive(Debug, Default)]
 pub struct Mp4 {
-    /// Most bytes of a fragment.
+    /// Maximal number of bytes of a fragment.
     bytes_max: usize,
     /// Tracks of the newest list.
     tracks: Vec<Track>,
@@ -69,7 +72,7 @@ pub struct Mp4 {
 /// A track's part of a fragment.
 #[derive(Debug)]
 struct TrackQueue {
-    /// Whether the track is known.
+    /// Whether the fragments have the track: its setup is known.
     is_carried: bool,
     is_video: bool,
     /// Ticks a second.

@@ -26,12 +26,12 @@ use payload::{Framing, Nal, StreamFormat};
 use sound_buffer::SoundBuffer;
 use tables::{Entry, Tables};
 
-/// Most bytes of output for a byte of input.
+/// Maximal number of bytes of output for a byte of input.
 pub const OUT_PER_BYTE: usize = 5;
-/// Most bytes of output for each unit beside that: two packets that may be half empty, and its part
-/// of tables and clock.
+/// Maximal number of bytes of output for each unit beside that: two packets that may be half empty,
+/// and its part of tables and clock.
 pub const OUT_PER_UNIT: usize = 3 * PACKET_BYTES + UNIT_ALLOWANCE;
-/// Most bytes that are saved up for tables, clock and parameter sets.
+/// Maximal number of bytes that are saved up for tables, clock and parameter sets.
 pub const ALLOWANCE_MAX: usize = 16 * 1024;
 /// Bytes that each unit adds to the allowance, however small it is.
 const UNIT_ALLOWANCE: usize = 400;
@@ -39,7 +39,7 @@ const UNIT_ALLOWANCE: usize = 400;
 const BYTE_ALLOWANCE: usize = 3;
 
 const FIRST_PID: u16 = 0x100;
-/// Most bytes of frames that share a PES packet.
+/// Maximal number of bytes of frames that share a PES packet.
 const GATHER_BYTES_MAX: usize = 1500;
 /// Longest time of frames that share a PES packet.
 const GATHER_TIME_MAX: i64 = 50 * MILLISECOND;

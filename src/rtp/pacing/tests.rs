@@ -251,7 +251,7 @@ fn every_reference_is_due_at_its_time() {
     }
     let mut pacing = Pacing::new(1_000);
     pacing.feed(&bytes, at(3));
-    // Bytes behind the last reference are due with it.
+    // Bytes after the last reference are due with it.
     for (number, offset) in offsets[..99].iter().enumerate() {
         let time = 3 + number as u64 * 40;
         if number > 0 {
@@ -320,7 +320,7 @@ fn a_clock_that_has_moved_jumps() {
     let mut bytes = stream(3, 100, 0);
     bytes.extend(under(1, stream(11, 100, 250 * 27_000)));
     let (milliseconds, _) = let_out(&bytes);
-    // From 0 to 200 ms, then from 750 to 1,250 ms, and the packets behind the last reference.
+    // From 0 to 200 ms, then from 750 to 1,250 ms, and the packets after the last reference.
     assert!((780..=810).contains(&milliseconds), "{milliseconds} ms");
 }
 

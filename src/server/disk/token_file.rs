@@ -212,7 +212,7 @@ impl TokenFile {
         Ok(())
     }
 
-    /// Removes bytes behind the last valid line, so that they cannot return after a crash.
+    /// Removes bytes after the last valid line, so that they cannot return after a crash.
     fn cut(&self) -> io::Result<()> {
         self.file.set_len(self.state.bytes)?;
         self.file.sync_all()

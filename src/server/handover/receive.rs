@@ -38,7 +38,7 @@ pub struct Predecessor {
 
 /// How long the other server may send nothing. It may wait for its disk.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Most listening sockets and sockets for datagrams. No server has more.
+/// Maximal number of listening sockets and sockets for datagrams. No server has more.
 const BOUND_MAX: usize = 8192;
 
 /// Receives the frames of another server.

@@ -61,7 +61,7 @@ struct Successor {
     seen: std::time::Instant,
 }
 
-/// Most bytes that are copied in a turn.
+/// Maximal number of bytes that are copied in a turn.
 const COPIED_PER_TURN_MAX: usize = 256 * 1024;
 /// If at most this is left to copy, the server stops and copies the rest.
 const LEFT_MAX: u64 = 4 * 1024 * 1024;
@@ -359,8 +359,9 @@ impl Server {
         let Some(successor) = &mut self.handover.successor else {
             return Ok(());
         };
-        // A server that has been told to end hands nothing over. The successor waits until this
-        // process has left, and starts anew.
+        // A server that is about to end hands nothing over. The successor waits until this process
+        // has left, and starts anew. After a standstill without a hand-over, the next attempt
+        // waits.
         if self.ends_at.is_some() || rests {
             successor.has_more = false;
             return Ok(());

@@ -30,7 +30,8 @@ pub enum Kind {
     Media,
     /// The id of a stream that has ended since its last Media.
     Gone,
-    /// Bytes that a client has made large: the id of the client or stream, their offset, and the bytes.
+    /// A piece of a large buffer of a client or a stream: the owner's id, the offset, and the
+    /// bytes.
     Copy(CopiedPart),
     /// A listening socket.
     Listener,
@@ -68,9 +69,9 @@ const KINDS: [Kind; 17] = [
 
 /// A stream's or client's id, and an offset.
 const PLACE_BYTES: usize = 16;
-/// Most bytes after the id and the offset: a block of a stream's buffer.
+/// Maximal number of bytes after the id and the offset: a block of a stream's buffer.
 pub const PIECE_BYTES_MAX: usize = 64 * 1024;
-/// Most bytes of a frame's content.
+/// Maximal number of bytes of a frame's content.
 pub const FRAME_BYTES_MAX: usize = PLACE_BYTES + PIECE_BYTES_MAX;
 
 /// Kind, number of descriptors, and length.
@@ -121,7 +122,7 @@ pub struct Inbox {
     buffer: Vec<u8>,
     /// Offset of the first received byte that has not been read.
     begin: usize,
-    /// Offset behind the last received byte.
+    /// Offset after the last received byte.
     end: usize,
     descriptors: VecDeque<OwnedFd>,
 }

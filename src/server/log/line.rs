@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use crate::time::UnixTime;
 
-/// Returns a line as a JSON object. Numbers are numbers, except in labels. A line that is no event
-/// is the `message`. Leaves out members that do not fit in `bytes_max`, which must have space for
-/// time and level.
+/// Returns a line as a JSON object. A whole number of at most 15 digits is a JSON number, except in
+/// `session` and `for`, whose labels can consist of digits. A line that is no event is the
+/// `message`. Leaves out members that do not fit in `bytes_max`, which must have space for time and
+/// level.
 pub(super) fn as_json(line: &str, time: Option<UnixTime>, bytes_max: usize) -> String {
     let mut object = String::with_capacity(line.len() + 64);
     object.push('{');

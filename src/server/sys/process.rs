@@ -85,7 +85,7 @@ pub fn page_bytes() -> u64 {
 }
 
 /// Another process, whose end can be awaited. An error: it has ended already, or this kernel cannot
-/// tell.
+/// report its end.
 #[cfg(feature = "handover")]
 pub struct Process(io::Result<OwnedFd>);
 
@@ -93,7 +93,7 @@ pub struct Process(io::Result<OwnedFd>);
 impl Process {
     /// Opens the process with this id.
     pub fn open(id: u32) -> Process {
-        // SAFETY: it takes two numbers, and opens a descriptor for nobody else.
+        // SAFETY: it takes numbers only. No other code owns the new descriptor.
         Process(unsafe { opened(libc::syscall(libc::SYS_pidfd_open, id, 0)) })
     }
 

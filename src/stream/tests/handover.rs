@@ -76,7 +76,7 @@ fn told(
     Ok(Stage { stream, pool, all })
 }
 
-/// Each viewer continues behind its last byte, and later viewers can join.
+/// Each viewer continues after its last byte, and later viewers can join.
 #[test]
 fn a_stream_goes_on_with_its_viewers() {
     let (mut first, ids) = stage();

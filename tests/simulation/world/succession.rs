@@ -11,7 +11,7 @@ pub(super) type Next = (Copying, Successor);
 
 /// Most bytes that are copied at once.
 const PIECE_BYTES_MAX: usize = 100;
-/// Steps of a turn behind which another core may take over.
+/// Steps of a turn after which another core may take over.
 const STEPS_OF_A_TURN: usize = 4;
 
 impl World {
@@ -23,7 +23,7 @@ impl World {
         }
     }
 
-    /// The same behind a turn.
+    /// The same after a turn.
     pub(super) fn hand_over_behind(&mut self) {
         if self.is_compared {
             self.come_to_rest();

@@ -132,7 +132,7 @@ fn codecs_are_compared_by_the_first_tags() {
             let told = tags.is_like(&source(other), first + 100);
             assert_eq!(told, is_alike, "{one:x?}, {other:x?}");
         }
-        // The other kind does not matter, nor any tag behind the join point.
+        // The other kind does not matter, nor any tag after the join point.
         let other_kind = if kind == 8 { 9 } else { 8 };
         let other_tag = tag(other_kind, 0, &[0x5d]);
         assert!(tags.is_like(&[HEAD, &other_tag].concat(), first));

@@ -180,7 +180,7 @@ fn a_pes_packet_that_does_not_continue_is_not_held() {
 
 #[test]
 fn the_packets_that_wait_are_bounded() {
-    // Most streams at once. A further one is not held.
+    // The maximal number of streams at once. A further one is not held.
     let mut packets: Vec<_> = (0..33).map(|pid| begin(0x200 + pid, 0, 0, 9)).collect();
     packets.extend((0..32).map(|pid| begin(0x200 + pid, 6, 0, 9)));
     let mut expected = vec![0; 33];

@@ -215,7 +215,7 @@ const ANOTHERS_NUMBER: &str = "has another's number";
 const ENDED: &str = "has ended, and has a source";
 const TWICE: &str = "a session runs twice";
 const OF_ANOTHER: &str = "is made of another";
-/// Most tracks of a remuxed stream.
+/// Maximal number of tracks of a remuxed stream.
 const TRACKS_MAX: usize = 16;
 const NOT_REMUXED: &str = "is not remuxed";
 const FITS: &str = "";

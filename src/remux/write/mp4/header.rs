@@ -136,7 +136,7 @@ fn write_entry(track: &Track, out: &mut Vec<u8>) {
                     channels => u32::from(channels),
                 };
                 put(out, &[0, 0, channels << 16 | 16, 0]);
-                // If the rate does not fit, the clock tells it.
+                // If the rate does not fit, the clock shows it.
                 let rate = match track.codec {
                     Codec::Opus => OPUS_CLOCK,
                     _ => rate,

@@ -4,7 +4,7 @@ use super::super::super::medium::ticks;
 use super::clock::MultiplexClock;
 pub(super) use crate::format::mpegts::{PACKET_BYTES, packet_head};
 
-/// Most payload bytes of a transport packet.
+/// Maximal number of payload bytes of a transport packet.
 pub(super) const PAYLOAD_BYTES: usize = PACKET_BYTES - HEAD_BYTES;
 const HEAD_BYTES: usize = 4;
 /// Length of a clock reference in an adaptation field: length, flags, six bytes.

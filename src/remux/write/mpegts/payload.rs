@@ -1,5 +1,5 @@
-//! Units in the form of MPEG-TS: NAL units behind start codes with their parameter sets, AAC in
-//! ADTS, Opus behind its control head.
+//! Units in the form of MPEG-TS: NAL units after start codes with their parameter sets, AAC in
+//! ADTS, Opus after its control head.
 
 use super::clock::{MANY_CHANNELS_BITS, SOUND_BITS, h264_bits, h265_bits};
 use crate::format::frames::ADTS_RATES;
@@ -10,7 +10,7 @@ use crate::remux::nal::nals_of_setup;
 /// Framing of a stream's units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// NAL units: the delimiter by `kind`, and the parameter sets behind start codes.
+    /// NAL units: the delimiter by `kind`, and the parameter sets after start codes.
     Nal { kind: Nal, sets: Vec<u8> },
     /// ADTS head without the length.
     Adts([u8; 7]),
@@ -27,7 +27,7 @@ pub(super) enum Nal {
     H265,
 }
 
-/// Most bytes of parameter sets. Those of real encoders have some hundred.
+/// Maximal number of bytes of parameter sets. Those of real encoders have some hundred.
 const SETS_BYTES_MAX: usize = 4096;
 const START_CODE: [u8; 4] = [0, 0, 0, 1];
 
@@ -223,7 +223,7 @@ fn adts_head(setup: &[u8]) -> Option<[u8; 7]> {
     })
 }
 
-/// Returns the parameter sets of an `avcC` or `hvcC` behind start codes, then the messages about all
+/// Returns the parameter sets of an `avcC` or `hvcC` after start codes, then the messages about all
 /// pictures: light and colours of HDR. The message that names the encoder is left out.
 fn sets(setup: &[u8], kind: Nal) -> Option<Vec<u8>> {
     const PREFIX_MESSAGE: u8 = 39;

@@ -10,7 +10,8 @@ pub(super) struct SoundBuffer {
     packets: VecDeque<(i64, usize)>,
 }
 
-/// Most packets. In 100 ms there are few. Beyond this number the newest ones count as one.
+/// Maximal number of packets. In 100 ms there are few. Beyond this number the newest ones count as
+/// one.
 const PACKETS_MAX: usize = 64;
 
 impl SoundBuffer {
