@@ -11,8 +11,12 @@ mod corpus;
 #[path = "doors/remux.rs"]
 #[allow(dead_code, reason = "the doors themselves are for fuzzing")]
 mod door;
+#[path = "support/made.rs"]
+#[allow(dead_code, reason = "some of it is used")]
+mod made;
 
 use door::{Said, read};
+use made::mp4_box;
 
 const UNIT_BYTES_MAX: usize = 1 << 20;
 
@@ -240,12 +244,6 @@ fn the_units_are_the_same_wherever_the_bytes_are_cut() {
             );
         }
     }
-}
-
-/// A box of MP4.
-fn mp4_box(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
-    let length = (8 + content.len()) as u32;
-    [&length.to_be_bytes()[..], kind, content].concat()
 }
 
 /// A fragment of the file's first track, whose `trun` says this; of its third word, where its

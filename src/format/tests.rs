@@ -43,12 +43,7 @@ pub(super) fn scan_in<W: for<'a> Walker<Findings<'a>>>(
 fn transport() -> Vec<u8> {
     let mut packet = vec![mpegts::SYNC_BYTE, 0x40, 0, 0x10, 0];
     packet.extend([0, 0xb0, 13, 0, 1, 0xc1, 0, 0, 0, 1, 0xe1, 0]);
-    // CRC-32/MPEG-2 of these twelve bytes.
-    let sum = packet[5..].iter().fold(u32::MAX, |sum, byte| {
-        (0..8).fold(sum ^ u32::from(*byte) << 24, |sum, _| {
-            sum << 1 ^ if sum >> 31 == 1 { 0x04c1_1db7 } else { 0 }
-        })
-    });
+    let sum = mpegts::checksum(&packet[5..]);
     packet.extend(sum.to_be_bytes());
     packet.resize(188, 0xff);
     packet.repeat(5)

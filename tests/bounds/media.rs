@@ -1,6 +1,9 @@
 //! Sources that cost as much as they can: of each container what may be large, comes often, or
 //! changes.
 
+#[path = "../support/made.rs"]
+#[allow(dead_code, reason = "some of it is used")]
+pub mod made;
 #[path = "../support/transport.rs"]
 #[allow(
     dead_code,
@@ -8,6 +11,7 @@
 )]
 mod transport;
 
+use made::mp4_box;
 use transport::{checksum, packet};
 
 /// A name for each, and its bytes.
@@ -249,11 +253,7 @@ fn flv() -> Vec<(&'static str, Vec<u8>)> {
 
 /// A tag at the beginning of time.
 pub fn flv_tag(kind: u8, body: &[u8]) -> Vec<u8> {
-    let size = (body.len() as u32).to_be_bytes();
-    let mut tag = vec![kind, size[1], size[2], size[3], 0, 0, 0, 0, 0, 0, 0];
-    tag.extend_from_slice(body);
-    tag.extend((body.len() as u32 + 11).to_be_bytes());
-    tag
+    made::tag(kind, 0, body)
 }
 
 const EBML: &[u8] = b"\x1a\x45\xdf\xa3\x87\x42\x82\x84webm";
@@ -463,11 +463,6 @@ fn mp4() -> Vec<(&'static str, Vec<u8>)> {
             }),
         ),
     ]
-}
-
-fn mp4_box(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
-    let length = (content.len() as u32 + 8).to_be_bytes();
-    [&length, &kind[..], content].concat()
 }
 
 fn mp4_trex(track: u32) -> Vec<u8> {

@@ -8,7 +8,10 @@ use tollgate::remux::{Remuxer, Target};
 
 use super::counted::assert_bounded;
 use super::hall::Hall;
-use super::media;
+use super::media::{
+    self,
+    made::{mp4_box, tag},
+};
 use super::meter;
 
 const HOST: [u8; 4] = [192, 0, 2, 1];
@@ -29,14 +32,6 @@ fn fill(mut bytes: Vec<u8>, mut round: impl FnMut(u32, &mut Vec<u8>)) -> Vec<u8>
         number += 1;
     }
     bytes
-}
-
-fn flv_tag(kind: u8, milliseconds: u32, body: &[u8]) -> Vec<u8> {
-    let [high, time @ ..] = milliseconds.to_be_bytes();
-    let mut tag = media::flv_tag(kind, body);
-    tag[4..7].copy_from_slice(&time);
-    tag[7] = high;
-    tag
 }
 
 /// Returns the bytes in front of the first picture, with the setup of the pictures.
@@ -69,33 +64,28 @@ fn flv() -> Vec<(&'static str, Vec<u8>)> {
         (
             "FLV, pictures of a byte",
             fill(head.clone(), |at, out| {
-                out.extend(flv_tag(9, at, &picture));
+                out.extend(tag(9, at, &picture));
             }),
         ),
         (
             "FLV, sound of a byte",
-            fill(head.clone(), |at, out| out.extend(flv_tag(8, at, &sound))),
+            fill(head.clone(), |at, out| out.extend(tag(8, at, &sound))),
         ),
         (
             "FLV, setups that change",
             fill(head.clone(), |at, out| {
-                out.extend(flv_tag(9, at, if at % 2 == 0 { &setup } else { &other }));
-                out.extend(flv_tag(9, at, &picture));
+                out.extend(tag(9, at, if at % 2 == 0 { &setup } else { &other }));
+                out.extend(tag(9, at, &picture));
             }),
         ),
         (
             "FLV, times that jump",
             fill(head, |at, out| {
-                out.extend(flv_tag(9, at % 2 * 0xff_ffff, &picture));
-                out.extend(flv_tag(8, at % 3 * 0x7fff_ffff, &sound));
+                out.extend(tag(9, at % 2 * 0xff_ffff, &picture));
+                out.extend(tag(8, at % 3 * 0x7fff_ffff, &sound));
             }),
         ),
     ]
-}
-
-fn mp4_box(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
-    let length = (content.len() as u32 + 8).to_be_bytes();
-    [&length, &kind[..], content].concat()
 }
 
 /// Returns a fragment of the first track with runs of `count` samples of `bytes` bytes.

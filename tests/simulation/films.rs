@@ -11,10 +11,14 @@ use super::knowledge::{Knowledge, Session, State, StreamNumber};
 use super::media::Kind;
 use crate::response::End;
 use door::Said;
+use made::tag;
 
 #[path = "../doors/remux.rs"]
 #[allow(dead_code, reason = "the doors themselves are for fuzzing")]
 mod door;
+#[path = "../support/made.rs"]
+#[allow(dead_code, reason = "some of it is used")]
+mod made;
 
 const FLV: &[u8] = include_bytes!("../media/h264.flv");
 /// Films as they were made, too.
@@ -97,13 +101,6 @@ fn noise(bytes: usize, chance: &mut Chance) -> Vec<u8> {
     }
     noise.truncate(bytes);
     noise
-}
-
-fn tag(kind: u8, milliseconds: u32, body: &[u8]) -> Vec<u8> {
-    let [_, size @ ..] = (body.len() as u32).to_be_bytes();
-    let [high, time @ ..] = milliseconds.to_be_bytes();
-    let whole = (body.len() as u32 + 11).to_be_bytes();
-    [&[kind], &size[..], &time, &[high, 0, 0, 0], body, &whole].concat()
 }
 
 fn remuxed(format: Format, to: Target, bytes: &[u8]) -> Vec<u8> {

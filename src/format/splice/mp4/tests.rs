@@ -2,13 +2,7 @@ use super::super::super::window::Window;
 use super::*;
 
 fn mp4_box(kind: &[u8; 4], content: &[&[u8]]) -> Vec<u8> {
-    let content = content.concat();
-    [
-        &(content.len() as u32 + 8).to_be_bytes()[..],
-        kind,
-        &content,
-    ]
-    .concat()
+    crate::format::tests::mp4_box(kind, &content.concat())
 }
 
 fn numbers(numbers: &[u32]) -> Vec<u8> {
