@@ -53,7 +53,6 @@ impl Beginning {
         if self.bytes.len() < self.search_at && !is_last {
             return Err(Unread::Needs(self.search_at));
         }
-        let is_settled = self.bytes.len() > PROOF_BYTES_MAX;
         loop {
             self.frames_from = next_head(&self.bytes, self.frames_from);
             if self.frames_from >= self.bytes.len() {
@@ -62,11 +61,7 @@ impl Beginning {
             match row(&self.bytes[self.frames_from..], None, FOUND_FRAMES) {
                 Ok(frame) => return Ok(frame.codec().format()),
                 Err(Unread::Needs(length)) if !is_last => {
-                    let needed = self.frames_from + length;
-                    if is_settled {
-                        self.search_at = needed;
-                    }
-                    return Err(Unread::Needs(needed));
+                    return self.wait_for(self.frames_from + length);
                 }
                 Err(_) => self.frames_from += 1,
             }
@@ -74,8 +69,12 @@ impl Beginning {
         if is_last {
             return Err(Unsupported.into());
         }
-        let needed = self.bytes.len() + 1;
-        if is_settled {
+        self.wait_for(self.bytes.len() + 1)
+    }
+
+    /// Ends a search until there are `needed` bytes.
+    fn wait_for(&mut self, needed: usize) -> Result<Format, Unread> {
+        if self.bytes.len() > PROOF_BYTES_MAX {
             self.search_at = needed;
         }
         Err(Unread::Needs(needed))

@@ -4,7 +4,7 @@
 
 use super::header::{HEADER_BYTES_MAX, Header, InParts, Parts};
 use super::window::{LookResult, Unread, Walker, whole};
-use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported, is_spaced};
+use super::{Finding, Findings, SOUND_SPACING, Start, UNIT_SPACING, Unsupported, is_spaced};
 use crate::copied::Copied;
 #[cfg(feature = "handover")]
 use crate::copied::CopiedPart;
@@ -68,7 +68,6 @@ const METADATA_BYTES_MAX: usize = 128 * 1024;
 const SEQUENCE_BYTES_MAX: usize = 32 * 1024;
 /// Time after which a stream without video counts as sound only, even if its head announces video.
 const SOUND_ONLY_MILLISECONDS: u32 = 4_000;
-const SOUND_SPACING: u64 = 1024;
 
 pub(crate) const AUDIO: u8 = 8;
 pub(crate) const VIDEO: u8 = 9;

@@ -7,7 +7,8 @@
 
 use super::window::{LookResult, Unread, Walker};
 use super::{
-    Finding, Findings, Format, Header, SEARCH_BYTES_MAX, Start, UNIT_SPACING, Unsupported,
+    Finding, Findings, Format, Header, SEARCH_BYTES_MAX, SOUND_SPACING, Start, UNIT_SPACING,
+    Unsupported,
 };
 use crate::time::MediaTime;
 
@@ -38,9 +39,6 @@ pub(super) const FOUND_FRAMES: usize = 6;
 
 /// Frames in a row that prove that the walk is in step again with a known codec.
 const RESYNC_FRAMES: usize = 2;
-
-/// Smallest distance between two reported joins.
-const JOIN_SPACING: u64 = 1024;
 
 /// Bytes of a head of either kind that contain the frame's length.
 const HEAD_BYTES: usize = 6;
@@ -490,7 +488,7 @@ impl Walk {
     }
 
     fn report(&mut self, at: u64, findings: &mut Findings<'_>) {
-        self.join_from = at + JOIN_SPACING;
+        self.join_from = at + SOUND_SPACING;
         findings(Finding::Time(at, self.clock.time()), Header::NONE);
         findings(Finding::Join(Start::at(at)), Header::NONE);
         if at >= self.unit_from {

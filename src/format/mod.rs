@@ -210,6 +210,9 @@ pub enum Finding {
 /// Smallest distance between two reported units. Only Matroska's Clusters may be nearer.
 pub const UNIT_SPACING: u64 = 4096;
 
+/// Smallest distance between two reported join points of sound, where each unit is one.
+const SOUND_SPACING: u64 = 1024;
+
 /// Returns whether an offset is at least `spacing` bytes after the last one.
 fn is_spaced(last: Option<u64>, at: u64, spacing: u64) -> bool {
     last.is_none_or(|last| at.saturating_sub(last) >= spacing)

@@ -87,7 +87,10 @@ impl Cutter {
                 return HlsResponse::Refused(wrong(detail));
             }
             if !self.has(ahead, newest) && !self.is_over() {
-                return wait(self, Cutter::late);
+                // Its stream may be held.
+                return wait(self, |it| {
+                    it.busy("the next segment or part has not come in time; its source may have broken off")
+                });
             }
         }
         let list = match self.list(titles) {
@@ -146,11 +149,6 @@ impl Cutter {
             is_immutable: true,
             content,
         }))
-    }
-
-    /// Refuses a request that has waited for a segment or part in vain, such as while its stream is held.
-    fn late(&self) -> Refusal {
-        self.busy("the next segment or part has not come in time; its source may have broken off")
     }
 
     /// Refuses a request that may succeed after a segment.

@@ -62,14 +62,6 @@ struct Sum {
     payload: Vec<u8>,
 }
 
-/// The packets of a sum: their number, and the distance between two of them.
-#[derive(Clone, Copy, Debug)]
-struct Placed {
-    side: Side,
-    offset: u8,
-    count: u8,
-}
-
 /// Payload type of FEC packets. It is dynamic, but receivers know no other.
 const PAYLOAD_TYPE: u8 = 96;
 /// Longer packets are not protected: networks fragment them, and their sums would be longer still.
@@ -128,15 +120,8 @@ impl Fec {
         }
         self.place += 1;
         if column + 1 == width {
-            let placed = Placed {
-                side: Side::Rows,
-                offset: 1,
-                count: self.width,
-            };
-            hand_on(
-                Side::Rows,
-                &self.row.packet(placed, self.row_number, header),
-            );
+            let shape = (Side::Rows, 1, self.width);
+            hand_on(Side::Rows, &self.row.packet(shape, self.row_number, header));
             self.row_number = self.row_number.wrapping_add(1);
         }
         if self.place == width * height {
@@ -159,13 +144,9 @@ impl Fec {
     fn finish_matrix(&mut self, header: &[u8; HEADER_BYTES]) {
         self.place = 0;
         self.waiting.clear();
-        let placed = Placed {
-            side: Side::Columns,
-            offset: self.width,
-            count: self.height,
-        };
+        let shape = (Side::Columns, self.width, self.height);
         for column in &self.columns {
-            let packet = column.packet(placed, self.column_number, header);
+            let packet = column.packet(shape, self.column_number, header);
             self.column_number = self.column_number.wrapping_add(1);
             self.waiting.push_back(packet);
         }
@@ -196,11 +177,17 @@ impl Sum {
         }
     }
 
-    /// Returns the FEC packet, with the time of the packet with this header.
-    fn packet(&self, placed: Placed, number: u16, header: &[u8; HEADER_BYTES]) -> Vec<u8> {
+    /// Returns the FEC packet, with the time of the packet with this header. `offset`: distance
+    /// between two packets of the sum. `count`: their number.
+    fn packet(
+        &self,
+        (side, offset, count): (Side, u8, u8),
+        number: u16,
+        header: &[u8; HEADER_BYTES],
+    ) -> Vec<u8> {
         let [flags, kind, a, b, c, d, high, low] = self.fields;
         let [base_high, base_low] = self.base.to_be_bytes();
-        let direction = match placed.side {
+        let direction = match side {
             Side::Columns => 0,
             Side::Rows => 0x40,
         };
@@ -213,7 +200,7 @@ impl Sum {
             [base_high, base_low, high, low],
             [0x80 | kind & 0x7f, 0, 0, 0],
             [a, b, c, d],
-            [direction, placed.offset, placed.count, 0],
+            [direction, offset, count, 0],
         ];
         [&rtp[..], fec.as_flattened(), &self.payload].concat()
     }

@@ -282,7 +282,7 @@ fn any_bytes_give_the_same_findings_however_they_are_cut() {
             assert!(
                 joins(&findings)
                     .windows(2)
-                    .all(|pair| pair[1] - pair[0] >= JOIN_SPACING)
+                    .all(|pair| pair[1] - pair[0] >= SOUND_SPACING)
             );
             assert!(
                 units(&findings)

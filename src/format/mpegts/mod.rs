@@ -26,7 +26,7 @@ pub(crate) use psi::checksum;
 pub(super) use tables::Tables;
 
 use super::header::{Header, InParts, Parts, Repetition};
-use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported, is_spaced};
+use super::{Finding, Findings, SOUND_SPACING, Start, UNIT_SPACING, Unsupported, is_spaced};
 use crate::time::MediaTime;
 use open::OpenPes;
 #[cfg(feature = "remux")]
@@ -94,8 +94,6 @@ impl Default for Arrival {
 
 /// A map may name video that never comes. After this time sound decides. In ticks of 90 kHz.
 const SOUND_ONLY_TICKS: i64 = 4 * MediaTime::TICKS_PER_SECOND as i64;
-/// Smallest distance between join points of sound.
-const AUDIO_SPACING: u64 = 1024;
 /// Work of a packet with tables: they have checksums, a packet may have eleven, and each may change
 /// the header.
 const TABLE_WORK: usize = 2048;
@@ -266,7 +264,7 @@ impl MpegTs {
             None if streams.sound.or(streams.data).contains(pid) => {}
             Some(_) | None => return None,
         }
-        is_spaced(self.last_join, at, AUDIO_SPACING).then_some((at, 0))
+        is_spaced(self.last_join, at, SOUND_SPACING).then_some((at, 0))
     }
 
     fn video_join(&mut self, at: u64, packet: Packet<'_>, codec: Codec) -> Option<(u64, u8)> {

@@ -336,9 +336,6 @@ impl Opening {
         out: &mut Vec<u8>,
     ) -> Option<(Option<Format>, &'a [u8])> {
         for (index, byte) in bytes.iter().enumerate() {
-            if self.scanner.may_be_sound_only() {
-                self.pass(out);
-            }
             grow(&mut self.bytes, 1, detect::BYTES_MAX);
             self.bytes.push(*byte);
             let mut told = None;
@@ -351,9 +348,9 @@ impl Opening {
             if let Some(told) = told {
                 return Some((told, &bytes[index + 1..]));
             }
-        }
-        if self.scanner.may_be_sound_only() {
-            self.pass(out);
+            if self.scanner.may_be_sound_only() {
+                self.pass(out);
+            }
         }
         None
     }

@@ -23,15 +23,11 @@ fn gone_out(bytes: &[u8]) -> Vec<usize> {
     each
 }
 
-/// A frame of MPEG audio, of 417 bytes.
-fn mpeg_frame(media: u8) -> Vec<u8> {
-    [&[0xff, 0xfb, 0x90, 0][..], &[media; 413]].concat()
-}
-
 /// Bytes that can only be a row of frames are not held. Once they are one, whole frames go out.
 #[test]
 fn sound_that_begins_within_a_frame_goes_out_at_once() {
-    let frames = mpeg_frame(7).repeat(8);
+    // Frames of MPEG audio, of 417 bytes.
+    let frames = [&[0xff, 0xfb, 0x90, 0][..], &[7; 413]].concat().repeat(8);
     let each = gone_out(&[&vec![0; 1_000][..], &frames].concat());
     for (index, gone) in each.into_iter().enumerate() {
         let come = index + 1;
