@@ -38,11 +38,6 @@ impl Direction {
         let mut all = [Direction::In, Direction::Out, Direction::Both].into_iter();
         all.find(|direction| direction.name() == name)
     }
-
-    /// Returns a direction that allows what either of two allows.
-    pub(super) fn widened_by(self, other: Direction) -> Direction {
-        if self == other { self } else { Direction::Both }
-    }
 }
 
 /// What an `http` tuple says about its session id.

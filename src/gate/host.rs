@@ -7,7 +7,7 @@
 
 use std::fmt::{self, Display, Formatter};
 use std::hash::{Hash, Hasher};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
 
 /// The longest label of a name and the longest name, in bytes, without the final dot (RFC 1035,
@@ -37,6 +37,14 @@ impl Host {
         match self {
             Host::Address { written, .. } => written,
             Host::Name(name) => name.as_str(),
+        }
+    }
+
+    /// Returns its address with this port. `None`: it is a name.
+    pub fn socket_address(&self, port: NonZeroU16) -> Option<SocketAddr> {
+        match self {
+            Host::Address { address, .. } => Some(SocketAddr::new(*address, port.get())),
+            Host::Name(_) => None,
         }
     }
 

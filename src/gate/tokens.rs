@@ -60,10 +60,6 @@ impl Session {
         let list = self.destinations.as_deref();
         list.map_or(0, |list| size_of_val(list) + 2 * size_of::<usize>())
     }
-
-    fn grant(&self) -> Option<&Grant> {
-        self.http.as_ref().and_then(|tuple| tuple.http())
-    }
 }
 
 /// The changes for an addition to a session.
@@ -266,9 +262,11 @@ impl Tokens {
             Record::Revoke { session } => self.revoke(session),
             Record::Join { session, grant } => {
                 let known = self.grant(session);
-                let direction = known.map_or(grant.direction, |known| {
-                    known.direction.widened_by(grant.direction)
-                });
+                // It allows what either of the two allows.
+                let direction = match known {
+                    Some(known) if known.direction != grant.direction => Direction::Both,
+                    _ => grant.direction,
+                };
                 let terms = grant.terms.clone();
                 let change = GrantChange::from(Grant { direction, terms });
                 self.set(session, Some(Grant::changed(known, change)), &[]);
@@ -322,7 +320,7 @@ impl Tokens {
 
     /// Returns the grant of the session id's `http` tuple.
     pub fn grant(&self, session: &SessionId) -> Option<&Grant> {
-        self.sessions.get(session)?.grant()
+        self.sessions.get(session)?.http.as_ref()?.http()
     }
 
     /// Returns the session that a session id opens: the one that it is a key to, or its own. A key

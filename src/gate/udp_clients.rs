@@ -42,10 +42,7 @@ impl UdpClient {
 
     /// Returns its address, if the host is an address.
     pub fn address(&self) -> Option<SocketAddr> {
-        match &self.host {
-            Host::Address { address, .. } => Some(SocketAddr::new(*address, self.port.get())),
-            Host::Name(_) => None,
-        }
+        self.host.socket_address(self.port)
     }
 }
 

@@ -147,10 +147,7 @@ pub struct OriginUrl {
 impl OriginUrl {
     /// Returns its address. `None`: its name must be looked up.
     pub fn address(&self) -> Option<SocketAddr> {
-        match &self.host {
-            Host::Address { address, .. } => Some(SocketAddr::new(*address, self.port.get())),
-            Host::Name(_) => None,
-        }
+        self.host.socket_address(self.port)
     }
 }
 
