@@ -118,10 +118,6 @@ impl<'de, const MAX: usize> serde::Deserialize<'de> for CleanText<MAX> {
 mod tests {
     use super::*;
 
-    fn title(bytes: &[u8], charset: Option<&str>) -> String {
-        Title::decode(bytes, charset).as_str().to_owned()
-    }
-
     /// A title is read in its character set, on one line, and is at most 512 bytes long.
     #[test]
     fn a_title_is_one_clean_line_of_at_most_512_bytes() {
@@ -161,7 +157,8 @@ mod tests {
             (long.as_bytes(), None, &long[..512]),
             (wide.as_bytes(), None, &long[..511]),
         ] {
-            assert_eq!(title(bytes, charset), clean, "{bytes:?} {charset:?}");
+            let title = Title::decode(bytes, charset);
+            assert_eq!(title.as_str(), clean, "{bytes:?} {charset:?}");
         }
     }
 

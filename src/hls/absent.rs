@@ -53,10 +53,6 @@ impl HlsRequest {
         None
     }
 
-    pub fn is_list_named(_: &[u8]) -> bool {
-        false
-    }
-
     no_value! {
         fn is_list(&self) -> bool;
         fn playlist_position(&self) -> PlaylistPosition;

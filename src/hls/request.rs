@@ -76,11 +76,6 @@ impl HlsRequest {
         })
     }
 
-    /// Returns whether a playlist has this name.
-    pub fn is_list_named(file: &[u8]) -> bool {
-        file == HlsRequest::LIST.as_bytes()
-    }
-
     fn list(target: &Target) -> Result<HlsRequest, Refusal> {
         let (mut number, mut part, mut skips) = (None, None, false);
         for Parameter { name, value } in target.parameters() {

@@ -515,20 +515,6 @@ impl Gate<'_> {
         Ok(())
     }
 
-    /// Returns whether a source without an HTTP request may publish, by the rules of
-    /// [`Gate::enter`] and [`Gate::publish`].
-    pub fn may_publish(
-        &self,
-        access_request: &AccessRequest,
-        session: &SessionId,
-        session_state: &SessionState,
-    ) -> bool {
-        let verdict = self.enter(access_request).and_then(|()| {
-            self.publish(access_request, session, Framing::UntilClose, session_state)
-        });
-        verdict.is_ok()
-    }
-
     fn check_token_in(
         &self,
         access_request: &AccessRequest,
@@ -574,11 +560,11 @@ impl Gate<'_> {
     ) -> Option<Admission> {
         let tokens = self.tokens?;
         let role = match (way.kind(), way) {
-            (Kind::Publish, _) => Role::Source,
+            (Kind::Publish, _) => Role::Uncounted,
             (Kind::Watch, EntryPoint::Hls) if self.counts_viewers(&name, session) => {
                 Role::CountedHls
             }
-            (Kind::Watch, EntryPoint::Hls) => Role::Hls,
+            (Kind::Watch, EntryPoint::Hls) => Role::Uncounted,
             (Kind::Watch, EntryPoint::WatchPage) => return None,
             (Kind::Watch, _) => Role::Viewer,
             (Kind::Datagrams | Kind::Pull | Kind::Call | Kind::Page | Kind::Open, _) => {

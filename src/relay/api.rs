@@ -231,11 +231,6 @@ impl Name {
             }
         }
     }
-
-    /// Returns whether the call allows this method. Other methods get 405.
-    pub fn knows(self, method: &str) -> bool {
-        self.allow().split(", ").any(|allowed| allowed == method)
-    }
 }
 
 impl Call {

@@ -25,7 +25,7 @@ use super::{
 use crate::clean_text::Agent;
 use crate::format::Format;
 use crate::gate::{SessionId, network_of};
-use crate::http::{self, Head, Refusal, Reply, Status};
+use crate::http::{self, Framing, Head, Refusal, Reply, Status};
 use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet, Sender};
 use crate::stream::End;
 
@@ -473,7 +473,9 @@ impl Relay {
         let access_request = AccessRequest::without_request(EntryPoint::Pull, peer);
         let session_state = self.session_state(&session);
         let gate = self.grants.gate(&self.ctx);
-        if !gate.may_publish(&access_request, &session, &session_state) {
+        let framing = Framing::UntilClose;
+        let verdict = gate.publish(&access_request, &session, framing, &session_state);
+        if verdict.is_err() {
             return self
                 .clients
                 .give_up_origin(id, OriginError::Busy, &mut self.ctx);
@@ -523,7 +525,6 @@ impl Relay {
             is_fetched,
             is_forbidden: self.fetch.is_forbidden(session),
             has_room: is_fetched || runs || streams < self.ctx.settings().limits.streams_max,
-            viewers: self.clients.viewers_of(session),
             http_fault: self.streams.http_fault(session),
             ..SessionState::default()
         }

@@ -172,11 +172,12 @@ impl<'a> RequestContext<'a> {
 
     fn call(&self, name: Name) -> Result<Route, Refusal> {
         let head = self.head;
+        let allow = name.allow();
         if head.method == Method::Options {
-            return self.options(name.allow());
+            return self.options(allow);
         }
-        if !name.knows(&head.method_token) {
-            return Err(Refusal::method(name.allow()));
+        if !allow.split(", ").any(|method| method == head.method_token) {
+            return Err(Refusal::method(allow));
         }
         let way = match name {
             Name::Events => EntryPoint::Events,
@@ -378,7 +379,7 @@ impl<'a> RequestContext<'a> {
     fn is_list_by_query(&self, file: &[u8]) -> bool {
         let mut parameters = self.head.target.parameters();
         let is_looked_at = matches!(self.head.method, Method::Get | Method::Head);
-        let is_list = self.gate.settings.serves_hls && HlsRequest::is_list_named(file);
+        let is_list = self.gate.settings.serves_hls && file == HlsRequest::LIST.as_bytes();
         is_looked_at && is_list && parameters.any(|parameter| parameter.name == "sessionid")
     }
 

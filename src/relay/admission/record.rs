@@ -27,14 +27,13 @@ pub(in crate::relay) struct Admission {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(in crate::relay) enum Role {
-    /// A source.
-    Source,
     /// A viewer that counts while its connection watches.
     Viewer,
     /// An HLS player, which counts for a while after each request.
     CountedHls,
-    /// An HLS player that is not counted, because no token limits the number of viewers.
-    Hls,
+    /// A source, or an HLS player while no token limits the number of viewers. It is not counted.
+    #[cfg_attr(feature = "handover", serde(rename = "Source", alias = "Hls"))]
+    Uncounted,
 }
 
 impl Admission {

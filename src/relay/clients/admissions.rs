@@ -92,13 +92,9 @@ impl Clients {
         Some(&self.connections.get(id)?.admission.as_ref()?.name)
     }
 
-    /// Returns the number of viewers of a session. Viewers that wait for it count, too.
-    pub fn viewers_of(&self, session: &SessionId) -> usize {
-        self.admissions.viewers.of(session, session)
-    }
-
-    /// Adds to the state of a session what depends on the client: the number of viewers with its
-    /// session id (`name`), and whether an HLS player at its address counts already or has room.
+    /// Adds to the state of a session the viewers that it has, and what depends on the client: the
+    /// number of viewers with its session id (`name`), and whether an HLS player at its address
+    /// counts already or has room.
     pub fn session_state(
         &self,
         session: &SessionId,
@@ -110,6 +106,7 @@ impl Clients {
         let is_counted = from.is_some_and(|from| viewers.has_hls(name, session, from));
         let has_room = is_counted || viewers.has_room_for_hls(session);
         SessionState {
+            viewers: viewers.of(session, session),
             viewers_by_name: viewers.of(name, session),
             hls_address: has_room.then_some(is_counted),
             ..session_state
@@ -298,7 +295,8 @@ mod tests {
         }
         scene.stage.lose(scene.guest);
         assert_eq!(by(&scene.stage, "k"), []);
-        assert_eq!(scene.stage.relay.clients.viewers_of(&session("s")), 2);
+        let viewers = &scene.stage.relay.clients.admissions.viewers;
+        assert_eq!(viewers.of(&session("s"), &session("s")), 2);
     }
 
     /// An expired or revoked token disconnects the clients that it admitted, and no others.

@@ -17,10 +17,8 @@
 
 use std::net::SocketAddr;
 
-use super::splicing::UNIT_PART;
 use super::stream::Stream;
 use super::{SourceInfo, StreamSource, Streams};
-use crate::format::splice::Splicer;
 use crate::gate::SessionId;
 use crate::relay::StreamId;
 use crate::relay::context::Context;
@@ -29,13 +27,6 @@ use crate::relay::server_event::ServerEvent;
 use crate::stream::{Detected, End};
 
 impl Streams {
-    /// Returns the splicer for a new stream, if streams are held at all.
-    pub(super) fn new_splicer(&self, ctx: &Context) -> Option<Box<Splicer>> {
-        let limits = &ctx.settings().limits;
-        let unit_bytes_max = limits.stream.buffer_bytes / UNIT_PART;
-        (!limits.hold_time.is_zero()).then(|| Box::new(Splicer::new(unit_bytes_max)))
-    }
-
     /// Returns whether the session has a source. A held stream has none.
     pub fn has_source(&self, session: &SessionId) -> bool {
         self.running.contains_key(session) && self.held(session).is_none()

@@ -470,11 +470,10 @@ impl Streams {
     /// Forgets the errors of the previous source: the next source may be remuxed.
     pub(super) fn forgive(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(id) {
-            stream.remux_targets.retain(|its| its.stream.is_some());
-            stream
-                .remux_targets
-                .iter_mut()
-                .for_each(|its| its.fault = None);
+            stream.remux_targets.retain_mut(|its| {
+                its.fault = None;
+                its.stream.is_some()
+            });
         }
     }
 

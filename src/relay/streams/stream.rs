@@ -11,7 +11,7 @@ use super::history::History;
 use super::remux_target::{READ_PER_BYTE, RemuxTarget, RemuxedStream};
 use super::rtp::RtpInput;
 use super::rtp_out::RtpOut;
-use super::splicing::Spliced;
+use super::splicing::{Spliced, UNIT_PART};
 use super::titles::Programme;
 use super::write_queue::Backlog;
 use super::{CutReason, Cuts, StreamSource};
@@ -347,11 +347,14 @@ impl Streams {
         if let Some(plan) = self.plan(&session, ctx) {
             buffer.cut_into_segments(plan);
         }
+        let limits = &ctx.settings().limits;
+        let unit_bytes_max = limits.stream.buffer_bytes / UNIT_PART;
+        let is_held = !limits.hold_time.is_zero();
         let from = (source, source_address);
         let stream = self.streams.insert(Stream {
             serial,
             started_unix_seconds: ctx.date().unix_seconds,
-            splicer: self.new_splicer(ctx),
+            splicer: is_held.then(|| Box::new(Splicer::new(unit_bytes_max))),
             ..Stream::new(session.clone(), from, buffer)
         });
         let what = ServerEvent::StreamBegins {

@@ -34,13 +34,6 @@ impl Backlog {
         }
     }
 
-    fn opposite(self) -> Backlog {
-        match self {
-            Backlog::Much => Backlog::Little,
-            Backlog::Little => Backlog::Much,
-        }
-    }
-
     /// Returns how many viewers of a stream are written to in one turn.
     fn turn(self) -> usize {
         match self {
@@ -69,7 +62,10 @@ impl WriteQueue {
     /// Returns the stream whose turn it is.
     pub fn whose(&mut self) -> Option<StreamId> {
         if self.left == 0 || self.queue(self.backlog).is_empty() {
-            let other = self.backlog.opposite();
+            let other = match self.backlog {
+                Backlog::Much => Backlog::Little,
+                Backlog::Little => Backlog::Much,
+            };
             if !self.queue(other).is_empty() {
                 self.backlog = other;
             }

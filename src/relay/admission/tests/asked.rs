@@ -542,10 +542,9 @@ fn a_source_has_a_length_no_other_source_and_room() {
         (&plain, &SessionState::default(), false),
     ] {
         let access_request = access_request(EntryPoint::Pull, "10.1.0.1:8000");
-        let seen = table
-            .gate()
-            .may_publish(&access_request, &session("a"), session_state);
-        assert_eq!(seen, expected, "{session_state:?}");
+        let (gate, framing) = (table.gate(), Framing::UntilClose);
+        let verdict = gate.publish(&access_request, &session("a"), framing, session_state);
+        assert_eq!(verdict.is_ok(), expected, "{session_state:?}");
     }
 }
 
