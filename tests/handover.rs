@@ -539,11 +539,7 @@ fn take_part(id: ConnectionId, output: &Gather<'_>, bytes: usize, out: &mut Out)
 /// Answers that clients do not take are copied while the core runs.
 #[test]
 fn an_answer_that_nobody_takes_is_sent_before_the_standstill() {
-    let mut relay = Relay::new(settings());
-    let now = Instant::after_start(Duration::from_secs(3));
-    let call = "POST /api/add-token?type=http&sessionid=m HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    client(&mut relay, 1, 200, call.as_bytes(), now);
-    write(&mut relay, now, 4);
+    let (mut relay, now) = with_token();
     let ask = b"GET /watch/m HTTP/1.1\r\nHost: h\r\n\r\n";
     let ids: Vec<ConnectionId> = (0..20)
         .map(|port| client(&mut relay, 1, port, ask, now))
@@ -598,6 +594,16 @@ fn the_rest_of_a_fallen_viewers_unit_is_sent_before_the_standstill() {
     assert!(sent < 25_000, "{sent} bytes within the standstill");
 }
 
+/// A relay with a token for the session `m`, and its time.
+fn with_token() -> (Relay, Instant) {
+    let mut relay = Relay::new(settings());
+    let now = Instant::after_start(Duration::from_secs(3));
+    let call = "POST /api/add-token?type=http&sessionid=m HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    client(&mut relay, 1, 200, call.as_bytes(), now);
+    write(&mut relay, now, 4);
+    (relay, now)
+}
+
 /// What three viewers get who fell within a tag of FLV of 40,000 bytes, and the length of the
 /// records.
 fn fall(hands_over: bool) -> (Out, usize) {
@@ -611,11 +617,7 @@ fn fall(hands_over: bool) -> (Out, usize) {
         b"FLV\x01\x01\0\0\0\x09\0\0\0\0",
         &*tag(&[0x17, 0, 0, 0, 0, 1, 66, 0, 30]),
     ];
-    let mut relay = Relay::new(settings());
-    let now = Instant::after_start(Duration::from_secs(3));
-    let call = "POST /api/add-token?type=http&sessionid=m HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    client(&mut relay, 1, 2, call.as_bytes(), now);
-    write(&mut relay, now, 4);
+    let (mut relay, now) = with_token();
     let head = "PUT /stream/m HTTP/1.1\r\nHost: h\r\nContent-Length: 900000\r\n\r\n";
     let source = client(&mut relay, 1, 1, head.as_bytes(), now);
     relay.received(source, &header.concat(), now);
@@ -771,11 +773,7 @@ fn what_a_source_makes_large_is_sent_before_the_standstill() {
 /// when the last one has sent some bytes. What is large is copied then, or after each piece, too.
 /// Also returns how many bytes are large, and the length of the records.
 fn of_sources(sources: &[&Vec<u8>], cut: usize, copies_early: Option<bool>) -> (Out, usize, usize) {
-    let mut relay = Relay::new(settings());
-    let now = Instant::after_start(Duration::from_secs(3));
-    let call = "POST /api/add-token?type=http&sessionid=m HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    client(&mut relay, 1, 2, call.as_bytes(), now);
-    write(&mut relay, now, 4);
+    let (mut relay, now) = with_token();
     let mut successor = Successor::new(settings(), false);
     let mut copying = Copying::begin(&mut relay);
     let (mut out, mut large, mut sent) = (Out::new(), 0, 0);
@@ -837,11 +835,7 @@ fn a_header_that_viewers_share_is_sent_once() {
         &[0xec; 50_000],
     ]
     .concat();
-    let mut relay = Relay::new(settings());
-    let now = Instant::after_start(Duration::from_secs(3));
-    let call = "POST /api/add-token?type=http&sessionid=m HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    client(&mut relay, 1, 2, call.as_bytes(), now);
-    write(&mut relay, now, 4);
+    let (mut relay, now) = with_token();
     let head = "PUT /stream/m HTTP/1.1\r\nHost: h\r\nContent-Length: 900000\r\n\r\n";
     let source = client(&mut relay, 1, 1, head.as_bytes(), now);
     for piece in [header, &tags, clusters].concat().chunks(8192) {

@@ -92,6 +92,30 @@ impl Stage {
         write_next(&mut self.relay, self.now, write).is_some()
     }
 
+    /// Writes to each connection until none is left. This viewer's socket takes at most `bytes_max`.
+    pub fn write_part(&mut self, viewer: ConnectionId, bytes_max: usize) {
+        let mut left = bytes_max;
+        loop {
+            let written = &mut self.written;
+            let write = |id, output: &Gather<'_>| {
+                let mut bytes = output.bytes();
+                if id == viewer {
+                    bytes = bytes.min(left);
+                    left -= bytes;
+                }
+                let all: Vec<u8> = output.slices().iter().flat_map(|it| it.to_vec()).collect();
+                written.entry(id).or_default().extend(&all[..bytes]);
+                match bytes == all.len() {
+                    true => Outgoing::Whole(bytes),
+                    false => Outgoing::Part(bytes),
+                }
+            };
+            if write_next(&mut self.relay, self.now, write).is_none() {
+                return;
+            }
+        }
+    }
+
     pub fn wait(&mut self, time: Duration) {
         let until = self.now + time;
         while let Some(due) = self.relay.next_deadline().filter(|due| *due <= until) {

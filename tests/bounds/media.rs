@@ -29,7 +29,7 @@ pub fn all() -> Vec<(&'static str, Vec<u8>)> {
 const BYTES: usize = 1 << 19;
 
 /// Rounds, each of which knows its number, until there is enough.
-fn fill(mut bytes: Vec<u8>, mut round: impl FnMut(usize, &mut Vec<u8>)) -> Vec<u8> {
+pub fn fill(mut bytes: Vec<u8>, mut round: impl FnMut(usize, &mut Vec<u8>)) -> Vec<u8> {
     let mut number = 0;
     while bytes.len() < BYTES {
         round(number, &mut bytes);

@@ -19,19 +19,12 @@ const FLV: &[u8] = include_bytes!("../media/h264.flv");
 const MP4: &[u8] = include_bytes!("../media/h264.mp4");
 const MKV: &[u8] = include_bytes!("../media/h264.mkv");
 const TS: &[u8] = include_bytes!("../media/h264.ts");
-/// So many bytes of each.
-const BYTES: usize = 1 << 19;
 /// Over its life, in both containers, with playlists, for a byte that comes.
 const ALLOCATED_PER_BYTE: u64 = 16;
 const ALLOCATED_ONCE: u64 = 3 << 20;
 
-fn fill(mut bytes: Vec<u8>, mut round: impl FnMut(u32, &mut Vec<u8>)) -> Vec<u8> {
-    let mut number = 0;
-    while bytes.len() < BYTES {
-        round(number, &mut bytes);
-        number += 1;
-    }
-    bytes
+fn fill(bytes: Vec<u8>, mut round: impl FnMut(u32, &mut Vec<u8>)) -> Vec<u8> {
+    media::fill(bytes, |number, out| round(number as u32, out))
 }
 
 /// Returns the bytes in front of the first picture, with the setup of the pictures.

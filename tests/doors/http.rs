@@ -1,6 +1,8 @@
 //! HTTP requests, and answers, in arbitrary bytes, cut anywhere: the outcome may not depend on the
 //! cuts.
 
+use std::fmt::Debug;
+
 use tollgate::http::{
     Answer, AnswerReader, Body, Framing, Head, HeadReader, Limits, Part, Refusal,
 };
@@ -18,21 +20,24 @@ const LIMITS: Limits = Limits {
     takes_old_sources: true,
 };
 
-/// The first byte says how the rest is cut.
-pub fn request(data: &[u8]) {
-    let Some((&seed, bytes)) = data.split_first() else {
-        return;
-    };
+/// Returns what the bytes after the first come to in one piece. The same must come of other pieces:
+/// the first byte says how they are cut.
+fn in_all_cuts<T: PartialEq + Debug>(data: &[u8], read: fn(&[u8], usize, usize) -> T) -> Option<T> {
+    let (&seed, bytes) = data.split_first()?;
     let whole = read(bytes, bytes.len().max(1), 0);
     assert_eq!(whole, read(bytes, 1, 0), "byte by byte");
-    assert_eq!(
-        whole,
-        read(bytes, 1 + usize::from(seed & 15), usize::from(seed >> 4)),
-        "cut at {seed}"
-    );
+    let cut = read(bytes, 1 + usize::from(seed & 15), usize::from(seed >> 4));
+    assert_eq!(whole, cut, "cut at {seed}");
+    Some(whole)
+}
+
+pub fn request(data: &[u8]) {
+    let Some(whole) = in_all_cuts(data, read) else {
+        return;
+    };
     for (head, content, _) in &whole.requests {
         assert!(head.host.bytes().all(|byte| byte.is_ascii_graphic()));
-        assert!(content.len() <= bytes.len());
+        assert!(content.len() < data.len());
     }
 }
 
@@ -100,19 +105,11 @@ struct Answered {
     refusal: Option<Refusal>,
 }
 
-/// The first byte says how the rest is cut.
 pub fn answer(data: &[u8]) {
-    let Some((&seed, bytes)) = data.split_first() else {
+    let Some(whole) = in_all_cuts(data, read_answer) else {
         return;
     };
-    let whole = read_answer(bytes, bytes.len().max(1), 0);
-    assert_eq!(whole, read_answer(bytes, 1, 0), "byte by byte");
-    assert_eq!(
-        whole,
-        read_answer(bytes, 1 + usize::from(seed & 15), usize::from(seed >> 4)),
-        "cut at {seed}"
-    );
-    assert!(whole.content.len() <= bytes.len());
+    assert!(whole.content.len() < data.len());
     for head in &whole.heads {
         assert!((100..600).contains(&head.status));
         let texts = [&head.content_type, &head.via];

@@ -130,7 +130,8 @@ impl Cache {
     }
 }
 
-fn many_are_one(start: Start) {
+/// A server with a source, a cache before it, and the playlist from the cache.
+fn listed(start: Start) -> (Server, Encoder, Source, Cache, String) {
     let server = Server::gated(&["--hls-segment=1"]);
     server.admit("demo");
     let mut encoder = Encoder::new(Kind::Ts);
@@ -142,6 +143,11 @@ fn many_are_one(start: Start) {
         let list = cache.get(LIST);
         (list.status() == 200).then(|| list.text())
     });
+    (server, encoder, source, cache, text)
+}
+
+fn many_are_one(start: Start) {
+    let (server, mut encoder, mut source, cache, text) = listed(start);
     let mut newest = Playlist::read(&text)
         .segments
         .pop()
@@ -188,17 +194,7 @@ fn many_are_one(start: Start) {
 }
 
 fn what_ends_ends(start: Start) {
-    let server = Server::gated(&["--hls-segment=1"]);
-    server.admit("demo");
-    let mut encoder = Encoder::new(Kind::Ts);
-    encoder.group = 1.0;
-    let mut source = Source::open(server.address(), "/stream/demo");
-    source.send(&encoder.run(4.5));
-    let cache = Cache::before(&server, start);
-    let text = until("it is listed", || {
-        let list = cache.get(LIST);
-        (list.status() == 200).then(|| list.text())
-    });
+    let (server, mut encoder, mut source, cache, text) = listed(start);
     let segments = Playlist::read(&text).segments;
     let [.., other, newest] = segments.as_slice() else {
         panic!("{text}");

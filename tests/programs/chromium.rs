@@ -12,19 +12,6 @@ use super::support::streaming::Source;
 use super::support::until;
 use super::tools::*;
 
-const VP8: &[&str] = &[
-    "-c:v",
-    "libvpx",
-    "-deadline",
-    "realtime",
-    "-b:v",
-    "300k",
-    "-g",
-    "25",
-    "-c:a",
-    "libvorbis",
-];
-
 const VIDEO: &str = "document.querySelector('video')";
 
 /// A stream opened by itself: the browser makes a page of its own around it, in which, since it is

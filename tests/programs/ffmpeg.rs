@@ -10,15 +10,7 @@ fn ffmpeg_publishes_by_post_and_another_watches() {
     let server = Server::gated(&[]);
     server.admit("demo");
     let url = format!("http://{}/stream/demo", server.address());
-    let arguments = [
-        &["-v", "error"],
-        PICTURE,
-        SOUND,
-        H264,
-        &["-c:a", "aac", "-f", "flv", &url],
-    ]
-    .concat();
-    let _encoder = Background::start("ffmpeg", &arguments);
+    let _encoder = encode_to(&["-f", "flv", &url]);
     await_media(&server, "demo", 60_000);
     let path = folder("ffmpeg").join("watched.flv");
     let output = path.to_str().expect("a path in UTF-8");

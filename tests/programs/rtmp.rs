@@ -140,13 +140,6 @@ fn viewers_stay_when_an_encoder_is_killed() {
     }
 }
 
-/// An encoder that publishes live, with a key frame every second.
-fn encode(url: &str) -> Background {
-    let sound = ["-c:a", "aac", "-f", "flv", url];
-    let arguments = [&["-v", "error"], PICTURE, SOUND, H264, &sound].concat();
-    Background::start("ffmpeg", &arguments)
-}
-
 #[test]
 #[ignore = "needs ffmpeg, openssl and haproxy"]
 fn rtmps_comes_through_haproxy_as_the_example_has_it() {
@@ -194,7 +187,7 @@ fn a_stream_by_rtmp_goes_out_by_rtp() {
     let target =
         format!("/api/add-token?type=http,rtp-udp&sessionid=tv&udp-clients=127.0.0.1:{port}");
     assert_eq!(server.request("POST", &target).status(), 201);
-    let _encoder = encode(&url(&server, "tv"));
+    let _encoder = encode_to(&["-f", "flv", &url(&server, "tv")]);
     let rtp = format!("rtp://127.0.0.1:{port}");
     let probe = "-v quiet -analyzeduration 5000000 -show_entries stream=codec_name";
     let probe: Vec<&str> = probe.split(' ').chain([&*rtp]).collect();
@@ -207,7 +200,7 @@ fn a_stream_by_rtmp_goes_out_by_rtp() {
 #[ignore = "needs Chromium and ffmpeg"]
 fn chromium_watches_a_stream_by_rtmp_on_the_page() {
     let server = server(&[]);
-    let _encoder = encode(&url(&server, "demo"));
+    let _encoder = encode_to(&["-f", "flv", &url(&server, "demo")]);
     let page = format!("http://{}/watch/demo", server.address());
     let mut browser = Browser::open("rtmp", &page);
     browser.await_true("document.body?.dataset.state == 'playing'");

@@ -45,15 +45,7 @@ fn rtp_from_ffmpeg_is_watched_over_http() {
         format!("/api/add-token?type=http,rtp-udp&sessionid=cam&udp-clients=127.0.0.1:{port}");
     assert_eq!(server.request("POST", &target).status(), 201);
     let to = format!("rtp://{rtp}?localport={port}");
-    let arguments = [
-        &["-v", "error"],
-        PICTURE,
-        SOUND,
-        H264,
-        &["-c:a", "aac", "-f", "rtp_mpegts", &to],
-    ]
-    .concat();
-    let _encoder = Background::start("ffmpeg", &arguments);
+    let _encoder = encode_to(&["-f", "rtp_mpegts", &to]);
     await_media(&server, "cam", 60_000);
     let path = folder("rtp").join("cam.ts");
     record(&format!("http://{}/stream/cam", server.address()), &path);

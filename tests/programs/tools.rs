@@ -87,6 +87,19 @@ pub const H264: &[&str] = &[
     "yuv420p",
 ];
 
+pub const VP8: &[&str] = &[
+    "-c:v",
+    "libvpx",
+    "-deadline",
+    "realtime",
+    "-b:v",
+    "300k",
+    "-g",
+    "25",
+    "-c:a",
+    "libvorbis",
+];
+
 /// An encoder that publishes live: sound and picture, with a key frame every second.
 pub fn publish(url: &str, codecs: &[&str], output: &[&str]) -> Background {
     let arguments = [
@@ -96,6 +109,20 @@ pub fn publish(url: &str, codecs: &[&str], output: &[&str]) -> Background {
         codecs,
         output,
         &["-method", "PUT", url],
+    ]
+    .concat();
+    Background::start("ffmpeg", &arguments)
+}
+
+/// The same with another output than HTTP by PUT.
+pub fn encode_to(output: &[&str]) -> Background {
+    let arguments = [
+        &["-v", "error"],
+        PICTURE,
+        SOUND,
+        H264,
+        &["-c:a", "aac"],
+        output,
     ]
     .concat();
     Background::start("ffmpeg", &arguments)

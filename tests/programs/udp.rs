@@ -90,15 +90,7 @@ fn udp_from_ffmpeg_is_watched_over_http() {
     let port = free_udp_port();
     admit_at(&server, "http,udp", &format!("127.0.0.1:{port}"));
     let url = format!("udp://{to}?localport={port}&pkt_size=1316");
-    let arguments = [
-        &["-v", "error"],
-        PICTURE,
-        SOUND,
-        H264,
-        &["-c:a", "aac", "-f", "mpegts", &url],
-    ]
-    .concat();
-    let _encoder = Background::start("ffmpeg", &arguments);
+    let _encoder = encode_to(&["-f", "mpegts", &url]);
     await_media(&server, "tv", 60_000);
     let path = folder("udp").join("tv.ts");
     record(&format!("http://{}/stream/tv", server.address()), &path);

@@ -79,18 +79,6 @@ impl Shows for Firefox {
     }
 }
 
-const VP8: &[&str] = &[
-    "-c:v",
-    "libvpx",
-    "-deadline",
-    "realtime",
-    "-b:v",
-    "300k",
-    "-g",
-    "25",
-    "-c:a",
-    "libvorbis",
-];
 const WEBM: &[&str] = &["-f", "webm"];
 const FRAGMENTS: &[&str] = &[
     "-c:a",

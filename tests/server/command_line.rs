@@ -290,18 +290,24 @@ fn told_to_end_it_gives_viewers_what_is_buffered_and_a_clean_end() {
     }
 }
 
-#[test]
-fn told_to_end_it_takes_no_new_clients() {
-    let mut server = Server::gated(&[]);
+/// A server that was told to end, its source, and a viewer that keeps it for a while.
+fn told_to_end() -> (Server, Source, Viewer) {
+    let server = Server::gated(&[]);
     server.admit("demo");
     let mut source = Source::open(server.address(), "/stream/demo");
-    let stalled = Viewer::ask(server.address(), "/stream/demo");
+    let viewer = Viewer::ask(server.address(), "/stream/demo");
     server.await_viewers("demo", 1);
     source.send(&media(1, 7 << 20));
     until("there is enough to keep the server", || {
         (server.stream("demo")?["bytes_received"] == 7 << 20).then_some(())
     });
     server.signal("TERM");
+    (server, source, viewer)
+}
+
+#[test]
+fn told_to_end_it_takes_no_new_clients() {
+    let (mut server, source, stalled) = told_to_end();
     // The source's end shows that the signal has come; the viewer, who reads nothing, keeps the
     // server for a while.
     source.into_client().rest();
@@ -318,16 +324,7 @@ fn told_to_end_it_takes_no_new_clients() {
 
 #[test]
 fn a_second_signal_ends_it_at_once() {
-    let mut server = Server::gated(&[]);
-    server.admit("demo");
-    let mut source = Source::open(server.address(), "/stream/demo");
-    let mut viewer = Viewer::ask(server.address(), "/stream/demo");
-    server.await_viewers("demo", 1);
-    source.send(&media(1, 7 << 20));
-    until("there is enough to keep the server", || {
-        (server.stream("demo")?["bytes_received"] == 7 << 20).then_some(())
-    });
-    server.signal("TERM");
+    let (mut server, source, mut viewer) = told_to_end();
     source.into_client().rest();
     server.signal("TERM");
     server.exit_status();

@@ -39,16 +39,21 @@ fn skips(server: &Server) -> u64 {
         .expect("a number")
 }
 
+/// A server with one source and two viewers.
+fn with_two_viewers(options: &[&str]) -> (Server, Source, [Viewer; 2]) {
+    let server = Server::gated(options);
+    server.admit("demo");
+    let source = Source::open(server.address(), "/stream/demo");
+    let viewers = [(); 2].map(|()| Viewer::ask(server.address(), "/stream/demo"));
+    server.await_viewers("demo", 2);
+    (server, source, viewers)
+}
+
 #[test]
 fn a_slow_viewer_skips_and_is_counted_and_nobody_waits_for_it() {
     let media = media(1, 96 << 20);
     let pieces = media.chunks(PIECE_BYTES);
-    let server = Server::gated(&["--buffer=256K"]);
-    server.admit("demo");
-    let mut source = Source::open(server.address(), "/stream/demo");
-    let mut exact = Viewer::ask(server.address(), "/stream/demo");
-    let mut slow = Viewer::ask(server.address(), "/stream/demo");
-    server.await_viewers("demo", 2);
+    let (server, mut source, [mut exact, mut slow]) = with_two_viewers(&["--buffer=256K"]);
     let skipped_at = stream_until(&mut source, &mut exact, pieces, || skips(&server) > 0);
     // The viewer reads again, as fast as the stream comes, until it has the bytes after its skip.
     let mut got = Vec::new();
@@ -83,12 +88,7 @@ fn a_slow_viewer_skips_and_is_counted_and_nobody_waits_for_it() {
 fn a_viewer_that_skipped_to_the_very_end_gets_a_clean_one() {
     let media = media(1, 96 << 20);
     let pieces = media.chunks(PIECE_BYTES);
-    let server = Server::gated(&["--buffer=256K"]);
-    server.admit("demo");
-    let mut source = Source::open(server.address(), "/stream/demo");
-    let mut exact = Viewer::ask(server.address(), "/stream/demo");
-    let mut slow = Viewer::ask(server.address(), "/stream/demo");
-    server.await_viewers("demo", 2);
+    let (server, mut source, [mut exact, mut slow]) = with_two_viewers(&["--buffer=256K"]);
     let sent = stream_until(&mut source, &mut exact, pieces, || skips(&server) > 0);
     assert_eq!(source.finish().status(), 200);
     exact.assert_rest(b"");
@@ -99,12 +99,8 @@ fn a_viewer_that_skipped_to_the_very_end_gets_a_clean_one() {
 
 #[test]
 fn a_viewer_that_takes_nothing_is_cut_and_the_others_are_not() {
-    let server = Server::gated(&["--buffer=256K", "--viewer-stall-time=1"]);
-    server.admit("demo");
-    let mut source = Source::open(server.address(), "/stream/demo");
-    let mut exact = Viewer::ask(server.address(), "/stream/demo");
-    let mut stalled = Viewer::ask(server.address(), "/stream/demo");
-    server.await_viewers("demo", 2);
+    let options = ["--buffer=256K", "--viewer-stall-time=1"];
+    let (server, mut source, [mut exact, mut stalled]) = with_two_viewers(&options);
     // Sends far more than the sockets hold, until the server notices the stall.
     let media = media(1, 16 << 20);
     let pieces = media.chunks(PIECE_BYTES).cycle().take(1 << 17);

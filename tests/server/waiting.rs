@@ -44,13 +44,19 @@ fn who_may_not_watch_does_not_wait_and_a_head_is_answered_at_once() {
     assert_eq!(server.request("HEAD", "/stream/demo").status(), 404);
 }
 
-#[test]
-fn a_token_that_is_revoked_meanwhile_ends_the_wait_badly() {
+/// A server, and a viewer that waits.
+fn with_a_waiting_viewer() -> (Server, Client) {
     let server = Server::gated(&["--wait=60"]);
     server.admit("demo");
     let mut viewer = Client::connect(server.address());
     viewer.send_head("GET", "/stream/demo", &[]);
     await_waiting(&server, 1);
+    (server, viewer)
+}
+
+#[test]
+fn a_token_that_is_revoked_meanwhile_ends_the_wait_badly() {
+    let (server, mut viewer) = with_a_waiting_viewer();
     server.request("DELETE", "/api/revoke-token?sessionid=demo");
     server.request(
         "POST",
@@ -62,11 +68,7 @@ fn a_token_that_is_revoked_meanwhile_ends_the_wait_badly() {
 
 #[test]
 fn a_revocation_that_aborts_ends_the_wait_at_once() {
-    let server = Server::gated(&["--wait=60"]);
-    server.admit("demo");
-    let mut viewer = Client::connect(server.address());
-    viewer.send_head("GET", "/stream/demo", &[]);
-    await_waiting(&server, 1);
+    let (server, mut viewer) = with_a_waiting_viewer();
     server.request("DELETE", "/api/revoke-token?sessionid=demo&abort=true");
     viewer.response("GET").assert_problem(403, &["token"]);
 }

@@ -258,13 +258,8 @@ fn a_head_says_the_length_of_its_frame() {
 
 #[test]
 fn any_bytes_give_the_same_findings_however_they_are_cut() {
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
+    let mut random = Random::new(1);
+    let mut next = || random.draw();
     for _ in 0..60 {
         let mut bytes = Vec::new();
         while bytes.len() < 9000 {

@@ -1,9 +1,7 @@
 //! Titles within a viewer's media.
 
 use super::*;
-use crate::relay::Outgoing as Written;
 use crate::relay::stage::Stage;
-use crate::relay::write_next;
 
 const MP3: &[u8] = include_bytes!("../../../../tests/media/sound.mp3");
 const AAC: &[u8] = include_bytes!("../../../../tests/media/sound.aac");
@@ -208,34 +206,6 @@ fn the_head_alone_has_the_fields() {
     assert_eq!(response(&stage, get).0, stage.text(head));
 }
 
-/// Writes to each connection until none is left. This listener's socket takes these bytes at most.
-fn write(stage: &mut Stage, listener: ConnectionId, bytes_max: usize) {
-    let mut left = bytes_max;
-    loop {
-        let written = &mut stage.written;
-        let write = |id, output: &Gather<'_>| {
-            let all: Vec<u8> = output.slices().iter().flat_map(|it| it.to_vec()).collect();
-            let bytes = if id == listener {
-                left.min(all.len())
-            } else {
-                all.len()
-            };
-            left -= if id == listener { bytes } else { 0 };
-            written
-                .entry(id)
-                .or_default()
-                .extend_from_slice(&all[..bytes]);
-            match bytes == all.len() {
-                true => Written::Whole(bytes),
-                false => Written::Part(bytes),
-            }
-        };
-        if write_next(&mut stage.relay, stage.now, write).is_none() {
-            return;
-        }
-    }
-}
-
 /// A socket may stop at any byte. The media and the places of titles stay the same, also after a
 /// hand-over.
 #[test]
@@ -253,7 +223,7 @@ fn a_listener_goes_on_where_its_socket_stopped() {
                 let listener = listen(&mut stage, "1.1", "Icy-MetaData: 1\r\n");
                 let head = response(&stage, listener).0.len();
                 stage.relay.received(source, &media[100..40_000], stage.now);
-                write(&mut stage, listener, stop);
+                stage.write_part(listener, stop);
                 let before = stage.written[&listener].len() - head;
                 assert!(before <= stop + 200);
                 stage
@@ -265,7 +235,7 @@ fn a_listener_goes_on_where_its_socket_stopped() {
                 let peer = std::net::SocketAddr::from(([10, 0, 0, 1], 9));
                 let caller = stage.relay.accepted(peer, stage.now).expect("room");
                 stage.relay.received(caller, line.as_bytes(), stage.now);
-                write(&mut stage, listener, 0);
+                stage.write_part(listener, 0);
                 #[cfg(feature = "handover")]
                 if hands_over {
                     let options = [&OPTIONS[..], options].concat();
@@ -326,7 +296,7 @@ fn the_counting_goes_on_over_a_skip() {
     for (number, piece) in media.chunks(8_000).enumerate() {
         stage.relay.received(source, piece, stage.now);
         // Its socket takes a few bytes, and later all.
-        write(&mut stage, listener, 3_001);
+        stage.write_part(listener, 3_001);
         if number % 60 == 59 {
             stage.relay.unblocked(listener);
             stage.settle();

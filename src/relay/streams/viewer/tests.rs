@@ -2,9 +2,7 @@
 //! are written in parts.
 
 use super::*;
-use crate::relay::Outgoing as Written;
 use crate::relay::stage::Stage;
-use crate::relay::write_next;
 use crate::time::UnixTime;
 
 const PUT: &str =
@@ -135,33 +133,6 @@ fn a_viewers_head_says_how_its_body_ends() {
     }
 }
 
-/// Writes to each viewer in turn until none is left. This viewer's socket takes at most `most`
-/// bytes.
-fn write_part(stage: &mut Stage, viewer: ConnectionId, most: usize) {
-    let mut left = most;
-    loop {
-        let written = &mut stage.written;
-        let write = |id, output: &Gather<'_>| {
-            let all: Vec<u8> = output.slices().iter().flat_map(|it| it.to_vec()).collect();
-            let bytes = if id == viewer {
-                left.min(all.len())
-            } else {
-                all.len()
-            };
-            left -= if id == viewer { bytes } else { 0 };
-            let place: &mut Vec<u8> = written.entry(id).or_default();
-            place.extend_from_slice(&all[..bytes]);
-            match bytes == all.len() {
-                true => Written::Whole(bytes),
-                false => Written::Part(bytes),
-            }
-        };
-        if write_next(&mut stage.relay, stage.now, write).is_none() {
-            return;
-        }
-    }
-}
-
 /// A viewer continues where its socket took no more, also after new bytes or the end.
 #[test]
 fn a_chunk_that_is_written_in_parts_arrives_whole() {
@@ -176,7 +147,7 @@ fn a_chunk_that_is_written_in_parts_arrives_whole() {
             let case = format!("{most} bytes, then {more:?}, ends: {ends}");
             let now = stage.now;
             stage.relay.received(source, b"a\r\nabcdefghij\r\n", now);
-            write_part(&mut stage, viewer, most);
+            stage.write_part(viewer, most);
             let chunk = match more {
                 "" => String::new(),
                 _ => format!("{:x}\r\n{more}\r\n", more.len()),
@@ -184,7 +155,7 @@ fn a_chunk_that_is_written_in_parts_arrives_whole() {
             let last = if ends { "0\r\n\r\n" } else { "" };
             let rest = format!("{chunk}{last}");
             stage.relay.received(source, rest.as_bytes(), now);
-            write_part(&mut stage, viewer, 0);
+            stage.write_part(viewer, 0);
             stage.relay.unblocked(viewer);
             stage.settle();
             let (media, is_complete) = stage.media(viewer);
@@ -299,7 +270,7 @@ fn a_chunk_whose_bytes_are_lost_ends_with_the_connection() {
     stage.settle();
     let viewer = stage.viewer("s");
     chunk(&mut stage, &other);
-    write_part(&mut stage, viewer, 100);
+    stage.write_part(viewer, 100);
     for _ in 0..20 {
         chunk(&mut stage, &other);
     }
