@@ -103,13 +103,15 @@ mod handover {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     use super::{COPIED_MIN, Copied};
-    use crate::handover::{HandoverError, must};
+    use crate::handover::{HandoverError, is_default, must};
 
     /// Bytes as a hand-over sends them.
-    #[derive(Serialize, Deserialize)]
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(default)]
     struct CopiedState {
+        #[serde(skip_serializing_if = "is_default")]
         copied: usize,
-        #[serde(with = "crate::handover::bytes")]
+        #[serde(with = "crate::handover::bytes", skip_serializing_if = "Vec::is_empty")]
         rest: Vec<u8>,
     }
 

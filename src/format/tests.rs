@@ -207,7 +207,11 @@ fn a_prelude_has_at_most_31_bytes() {
 #[cfg(feature = "handover")]
 fn told_otherwise(scanner: &Scanner, place: &str, value: serde_json::Value) -> Scanner {
     let mut told = serde_json::to_value(scanner).expect("it is told");
-    *told.pointer_mut(place).unwrap_or_else(|| panic!("{place}")) = value;
+    let (object, field) = place.rsplit_once('/').expect("a path");
+    match told.pointer_mut(object) {
+        Some(serde_json::Value::Object(fields)) => drop(fields.insert(field.into(), value)),
+        _ => *told.pointer_mut(place).unwrap_or_else(|| panic!("{place}")) = value,
+    }
     serde_json::from_value(told).expect("as it is told")
 }
 

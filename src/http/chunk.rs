@@ -7,7 +7,8 @@ use std::num::NonZeroU32;
 /// The chunk has a fixed size, but not fixed bytes: a viewer that skips fills its open chunk with
 /// bytes from its new position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "handover", derive(serde::Deserialize))]
+#[cfg_attr(feature = "handover", serde(from = "handover::ChunkState"))]
 pub struct ChunkWriter {
     /// The size line, right-aligned. Its unsent rest is `line[LINE_BYTES - line_left..]`.
     line: [u8; LINE_BYTES],
@@ -86,9 +87,57 @@ impl ChunkWriter {
     }
 }
 
+/// Hands the writer over. Its size line is made again: while bytes of it are unsent, all content is.
+#[cfg(feature = "handover")]
+mod handover {
+    use super::{ChunkWriter, NonZeroU32};
+    use crate::handover::is_default;
+    use serde::{Deserialize, Serialize, Serializer};
+
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct ChunkState {
+        #[serde(skip_serializing_if = "is_default")]
+        line_left: u8,
+        #[serde(skip_serializing_if = "is_default")]
+        content_left: u32,
+        #[serde(skip_serializing_if = "is_default")]
+        tail_left: u8,
+    }
+
+    impl From<ChunkState> for ChunkWriter {
+        fn from(state: ChunkState) -> ChunkWriter {
+            let mut writer = ChunkWriter::default();
+            if let Some(content) = NonZeroU32::new(state.content_left) {
+                writer.begin(content);
+            }
+            writer.line_left = state.line_left.min(writer.line_bytes);
+            writer.tail_left = state.tail_left.min(2);
+            writer
+        }
+    }
+
+    impl Serialize for ChunkWriter {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let state = ChunkState {
+                line_left: self.line_left,
+                content_left: self.content_left,
+                tail_left: self.tail_left,
+            };
+            state.serialize(serializer)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "handover")]
+    fn handed_over(writer: &ChunkWriter) -> ChunkWriter {
+        let text = serde_json::to_string(writer).expect("text");
+        serde_json::from_str(&text).expect("a writer")
+    }
 
     /// Chunks are the same, whether they are sent in few or many pieces.
     #[test]
@@ -107,6 +156,10 @@ mod tests {
                 writer.begin(NonZeroU32::new(content as u32).expect("some content"));
                 let mut sent = String::new();
                 while sent.len() < expected.len() {
+                    #[cfg(feature = "handover")]
+                    {
+                        writer = handed_over(&writer);
+                    }
                     assert!(!writer.is_between_chunks());
                     assert_eq!(writer.is_untouched(), sent.is_empty());
                     let line = String::from_utf8_lossy(writer.line()).into_owned();

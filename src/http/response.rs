@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use super::refusal::Refusal;
 use super::status::Status;
 use super::version::Version;
+#[cfg(feature = "handover")]
+use crate::handover::is_default;
 use crate::time::UnixTime;
 
 /// Properties that all responses to a request share.
@@ -17,15 +19,26 @@ pub struct Reply {
     /// Whether the connection stays open for another request.
     pub keep_alive: bool,
     /// Whether the request is HEAD, so that only the response head is sent.
+    #[cfg_attr(
+        feature = "handover",
+        serde(default, skip_serializing_if = "is_default")
+    )]
     pub head_only: bool,
     /// Whether caches must not keep the response, because the target is not spelled canonically: a
     /// cache would keep any number of variants.
+    #[cfg_attr(
+        feature = "handover",
+        serde(default, skip_serializing_if = "is_default")
+    )]
     pub no_store: bool,
     /// Whether the client wants titles within a stream's media. `None`: the server sends none.
     #[cfg_attr(feature = "handover", serde(skip_serializing_if = "Option::is_none"))]
     pub wants_titles: Option<bool>,
     /// Whether a person reads the response in a browser, and gets a refusal as a page.
-    #[cfg_attr(feature = "handover", serde(default))]
+    #[cfg_attr(
+        feature = "handover",
+        serde(default, skip_serializing_if = "is_default")
+    )]
     pub wants_page: bool,
     /// The time of the response.
     pub date: UnixTime,

@@ -2,6 +2,8 @@
 
 use super::versions::Version;
 use crate::copied::Copied;
+#[cfg(feature = "handover")]
+use crate::handover::is_default;
 use crate::time::Instant;
 
 /// A viewer of the stream. `C` is the owner's name for it.
@@ -11,20 +13,36 @@ pub struct Viewer<C> {
     pub(super) position: Position,
     /// Offset after the viewer's last byte if it gets a segment or a fragment, else
     /// [`Viewer::ENDLESS`].
+    #[cfg_attr(
+        feature = "handover",
+        serde(default = "endless", skip_serializing_if = "is_endless")
+    )]
     pub(super) end: u64,
     /// Bytes that are sent before those at the position: the header, a prelude, or the rest of a
     /// unit.
+    #[cfg_attr(
+        feature = "handover",
+        serde(default, skip_serializing_if = "Lead::is_empty")
+    )]
     pub(super) lead: Lead,
     /// Key of the viewer in the index of lagging viewers, if it is there.
     #[cfg_attr(feature = "handover", serde(skip_serializing_if = "Option::is_none"))]
     pub(super) lag_key: Option<u64>,
     /// Serial number of the newest header that the viewer got. 0 means none.
+    #[cfg_attr(
+        feature = "handover",
+        serde(default, skip_serializing_if = "is_default")
+    )]
     pub(super) header_seen: u64,
     /// When the viewer joined.
     pub(super) since: Instant,
     /// Media bytes that were sent to the viewer.
     pub(super) bytes_sent: u64,
     /// How often the viewer fell out of the buffer.
+    #[cfg_attr(
+        feature = "handover",
+        serde(default, skip_serializing_if = "is_default")
+    )]
     pub(super) skips: u32,
 }
 
@@ -39,6 +57,16 @@ pub(super) enum Position {
         /// The lead is a copy of a unit's rest, and counts against the stream's bound.
         holds_rest: bool,
     },
+}
+
+#[cfg(feature = "handover")]
+fn endless() -> u64 {
+    Viewer::<()>::ENDLESS
+}
+
+#[cfg(feature = "handover")]
+fn is_endless(end: &u64) -> bool {
+    *end == endless()
 }
 
 impl<C> Viewer<C> {
@@ -102,6 +130,12 @@ impl Lead {
     /// Returns the bytes that are still to be sent.
     pub fn parts(&self) -> [&[u8]; 2] {
         self.0.as_ref().map_or([&[], &[]], |front| front.parts())
+    }
+
+    /// Returns whether nothing is left of it.
+    #[cfg(feature = "handover")]
+    fn is_empty(&self) -> bool {
+        self.0.is_none()
     }
 
     /// Returns the number of bytes that are still to be sent.

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The time since the server started, in nanoseconds: enough for 584 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "handover", serde(into = "Duration", from = "Duration"))]
+#[cfg_attr(feature = "handover", serde(from = "InstantState"))]
 pub struct Instant(u64);
 
 impl Instant {
@@ -34,17 +34,22 @@ impl Instant {
     }
 }
 
+/// An instant as a hand-over sends it: nanoseconds, or before format 5 seconds and nanoseconds.
 #[cfg(feature = "handover")]
-impl From<Instant> for Duration {
-    fn from(instant: Instant) -> Duration {
-        instant.since_start()
-    }
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum InstantState {
+    Nanoseconds(u64),
+    SinceStart(Duration),
 }
 
 #[cfg(feature = "handover")]
-impl From<Duration> for Instant {
-    fn from(elapsed: Duration) -> Instant {
-        Instant::after_start(elapsed)
+impl From<InstantState> for Instant {
+    fn from(state: InstantState) -> Instant {
+        match state {
+            InstantState::Nanoseconds(nanoseconds) => Instant(nanoseconds),
+            InstantState::SinceStart(elapsed) => Instant::after_start(elapsed),
+        }
     }
 }
 

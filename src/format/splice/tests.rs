@@ -112,7 +112,11 @@ fn a_long_unit_passes_up_to_its_end() {
 #[cfg(feature = "handover")]
 fn told_otherwise(splicer: &Splicer, place: &str, value: serde_json::Value) -> Splicer {
     let mut told = serde_json::to_value(splicer).expect("it is told");
-    *told.pointer_mut(place).unwrap_or_else(|| panic!("{place}")) = value;
+    let (object, field) = place.rsplit_once('/').expect("a path");
+    match told.pointer_mut(object) {
+        Some(serde_json::Value::Object(fields)) => drop(fields.insert(field.into(), value)),
+        _ => *told.pointer_mut(place).unwrap_or_else(|| panic!("{place}")) = value,
+    }
     serde_json::from_value(told).expect("as it is told")
 }
 

@@ -27,6 +27,8 @@ use super::output::Output;
 use super::{Clients, Phase};
 use crate::copied::Copied;
 use crate::gate::SessionId;
+#[cfg(feature = "handover")]
+use crate::handover::is_default;
 use crate::relay::admission::{AccessRequest, Admission, Beyond, Caller};
 use crate::relay::context::Context;
 use crate::relay::origin_error::OriginError;
@@ -46,6 +48,10 @@ pub struct Connection {
     #[cfg_attr(feature = "handover", serde(skip_serializing_if = "Option::is_none"))]
     pub(super) forwarder: Option<Box<SocketAddr>>,
     /// A proxy named the peer.
+    #[cfg_attr(
+        feature = "handover",
+        serde(default, skip_serializing_if = "is_default")
+    )]
     pub(super) is_proxied: bool,
     /// The peer is the client. If not, it is a proxy that does not name the client.
     pub(super) is_named: bool,
@@ -58,11 +64,24 @@ pub struct Connection {
     pub(super) input: Copied,
     /// A hand-over sends that the first bytes of a head have been read, and not how far.
     #[cfg(feature = "handover")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) is_within_head: bool,
     /// The client sends no more.
+    #[cfg_attr(
+        feature = "handover",
+        serde(default, skip_serializing_if = "is_default")
+    )]
     pub(super) input_ended: bool,
+    #[cfg_attr(
+        feature = "handover",
+        serde(default, skip_serializing_if = "Output::is_empty")
+    )]
     pub(super) output: Output,
     /// Its socket takes no bytes for now.
+    #[cfg_attr(
+        feature = "handover",
+        serde(default, skip_serializing_if = "is_default")
+    )]
     pub(super) is_blocked: bool,
     /// Time of its last progress: it sent a request or a source's media, or finished a request.
     /// Other input is no progress.

@@ -736,9 +736,9 @@ mod tests {
         let source =
             stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\n\r\n");
         let (records, _) = told(&mut stage);
-        let began = "\"window_began\":{\"secs\":0,";
+        let began = "\"window_began\":0}";
         assert!(records.contains(began), "{records}");
-        let ahead = records.replace(began, "\"window_began\":{\"secs\":5000,");
+        let ahead = records.replace(began, "\"window_began\":5000000000000}");
         assert_eq!(taken(&mut stage, &options, &ahead), Ok(()));
         for _ in 0..3 {
             stage.send(source, "x");
@@ -803,22 +803,29 @@ mod tests {
         let reader = stage.client(&api("GET /api/events"));
         (0..8).for_each(|_| stage.settle());
         let (records, _) = told(&mut stage);
-        let zero = "{\"secs\":0,\"nanos\":0}";
-        let ahead = "{\"secs\":5000,\"nanos\":0}";
+        let times = ["progress", "taken", "window_began", "spoken"].map(|time| {
+            let ahead = format!("\"{time}\":5000000000000");
+            (format!("\"{time}\":0"), ahead)
+        });
+        let ahead = |line: &str| {
+            let replaced =
+                |line: String, (zero, ahead): &(String, String)| line.replace(zero, ahead);
+            times.iter().fold(line.to_owned(), replaced)
+        };
         let mut told: Vec<String> = Vec::new();
         for line in records.lines() {
             let is_client = line.starts_with("connection ");
             let next = format!("\"next\":{}", stage.relay.ctx.events.next());
             told.push(match is_client {
-                true => line.replace(zero, ahead).replace(&next, "\"next\":99999"),
+                true => ahead(line).replace(&next, "\"next\":99999"),
                 false => line.to_owned(),
             });
         }
         let records = format!("{}\n", told.join("\n"));
-        assert!(
-            records.contains("\"next\":99999") && records.contains(ahead),
-            "{records}"
-        );
+        for (_, ahead) in &times {
+            assert!(records.contains(ahead), "{ahead}: {records}");
+        }
+        assert!(records.contains("\"next\":99999"), "{records}");
         assert_eq!(
             taken(
                 &mut stage,

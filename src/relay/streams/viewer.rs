@@ -9,6 +9,8 @@ use super::{CutReason, Stream, Streams};
 use crate::format::Format;
 use crate::gate::{Digest, SessionId};
 use crate::gather::Gather;
+#[cfg(feature = "handover")]
+use crate::handover::is_default;
 use crate::http::{self, ChunkWriter, IcyPosition, Refusal, Reply, ResponseHead, Status, Version};
 use crate::relay::context::Context;
 use crate::relay::server_event::ServerEvent;
@@ -34,6 +36,10 @@ pub struct ViewerResponse {
     /// How the request is answered.
     pub reply: Reply,
     /// The response's head is not written yet: the media type is unknown.
+    #[cfg_attr(
+        feature = "handover",
+        serde(default, skip_serializing_if = "is_default")
+    )]
     owes_head: bool,
     framing: Outgoing,
     /// Position between two titles within the media. `None`: there are none.

@@ -244,7 +244,7 @@ mod tests {
 
     use super::super::wire;
     use super::*;
-    use crate::handover::FORMAT;
+    use crate::handover::{FORMAT, OLDEST};
     use crate::relay::handover::{CopiedPart, hand_over};
 
     /// A frame, and whether a descriptor comes with it.
@@ -356,7 +356,7 @@ mod tests {
         let records = (Kind::Records, records, false);
         let why = error(&[records]).to_string();
         assert_eq!(why, "it does not say who it is");
-        for format in [0, FORMAT - 1, FORMAT + 1, u64::MAX] {
+        for format in [0, OLDEST - 1, FORMAT + 1, u64::MAX] {
             let why = error(&[hello(format)]).to_string();
             let words = format!("it is in format {format}, by version \"9.9\"");
             assert!(why.starts_with(&words), "{why}");
