@@ -26,7 +26,7 @@ pub enum ServerEvent<'a> {
     StreamHeld {
         id: PublicStreamId,
         reason: &'static str,
-        /// Number of viewers that wait, without those of remuxed streams. Only the log has it.
+        /// Number of viewers that wait, in all containers. Only the log has it.
         #[serde(skip)]
         viewers: usize,
         /// The source that it has lost. It is not written.

@@ -50,6 +50,9 @@ impl Streams {
         self.pass_all_spliced(id, ctx);
         let until = ctx.now() + ctx.settings().limits.hold_time;
         let is_watched = self.is_watched_in_any_container(id);
+        let in_all_containers = self.in_all_containers(id);
+        let viewers = in_all_containers.map(|stream| stream.buffer.viewer_count());
+        let viewers = viewers.sum();
         let Some(stream) = self.streams.get_mut(id) else {
             return false;
         };
@@ -72,7 +75,7 @@ impl Streams {
         let what = ServerEvent::StreamHeld {
             id: stream.id(ctx.run),
             reason,
-            viewers: stream.buffer.viewer_count(),
+            viewers,
             source: stream.source_address,
         };
         ctx.emit(&stream.session, &what);

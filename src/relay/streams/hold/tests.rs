@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use crate::gate::SessionId;
 use crate::random::Random;
+#[cfg(feature = "remux")]
+use crate::relay::Action;
 use crate::relay::stage::Stage;
 use crate::relay::{ConnectionId, StreamId};
 
@@ -434,6 +436,24 @@ fn a_stream_is_held_for_its_viewers_and_for_its_time() {
         assert_eq!(held.is_some(), place == 0);
     }
     stage.assert_nothing_left();
+}
+
+/// The viewers that wait are those of all containers.
+#[cfg(feature = "remux")]
+#[test]
+fn viewers_of_remuxed_streams_are_counted_when_their_stream_is_held() {
+    let mut stage = Stage::new(&["--hold=5"]);
+    let source = source(&mut stage, FILE);
+    stage.viewer("a");
+    stage.viewer("a/live.mp4");
+    stage.relay.lost(source, stage.now);
+    let actions = std::iter::from_fn(|| stage.relay.next_action());
+    let lines = actions.filter_map(|action| match action {
+        Action::Log(line) => Some(line),
+        _ => None,
+    });
+    let held: Vec<String> = lines.filter(|line| line.contains("stream-held")).collect();
+    assert!(held.len() == 1 && held[0].contains("viewers=2"), "{held:?}");
 }
 
 /// A stream of unknown format goes out as it came, so no source could continue it. A server that
