@@ -45,9 +45,11 @@ impl<const MAX: usize> CleanText<MAX> {
 
     /// Cleans text. Longer text is cut at a character.
     pub fn new(text: &str) -> CleanText<MAX> {
-        let clean = text.chars().map(|character| match is_unsafe(character) {
-            true => ' ',
-            false => character,
+        let clean = text.chars().map(|character| match character {
+            // They are none of XML.
+            '\u{fffe}' | '\u{ffff}' => ' ',
+            _ if disguises(character) => ' ',
+            _ => character,
         });
         let clean: String = clean.collect();
         let clean = clean.trim();
@@ -84,11 +86,6 @@ impl<const MAX: usize> CleanText<MAX> {
     pub fn icy(&self) -> String {
         self.0.replace('\'', "’")
     }
-}
-
-/// Returns whether a character could break a line or disguise it, or is none of XML.
-fn is_unsafe(character: char) -> bool {
-    disguises(character) || matches!(character, '\u{fffe}' | '\u{ffff}')
 }
 
 /// Returns whether a character could break a line or disguise its direction: a control character, a

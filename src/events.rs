@@ -243,10 +243,7 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn session(name: &str) -> SessionId {
-        SessionId::parse(name.as_bytes()).expect("a good sessionid")
-    }
+    use crate::gate::session;
 
     fn push(events: &mut Events, of: &str, text: &str) {
         events.push(Some(session(of)), |unit, number| {

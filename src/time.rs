@@ -10,3 +10,14 @@ mod unix;
 pub use instant::Instant;
 pub use media::MediaTime;
 pub use unix::{Calendar, UnixTime};
+
+/// Returns an instant after the server's start, for a test.
+#[cfg(test)]
+pub(crate) fn at_milliseconds(milliseconds: u64) -> Instant {
+    Instant::after_start(std::time::Duration::from_millis(milliseconds))
+}
+
+#[cfg(test)]
+pub(crate) fn at_seconds(seconds: u64) -> Instant {
+    at_milliseconds(1_000 * seconds)
+}

@@ -157,10 +157,7 @@ impl<Name: Eq + Hash, const NAMES_MAX: usize> TokenBuckets<Name, NAMES_MAX> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(milliseconds: u64) -> Instant {
-        Instant::after_start(Duration::from_millis(milliseconds))
-    }
+    use crate::time::at_milliseconds as at;
 
     #[test]
     fn a_bucket_gives_its_burst_at_once_and_its_rate_from_then_on() {

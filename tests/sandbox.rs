@@ -8,18 +8,11 @@ mod support;
 
 use std::fs;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
 
+use support::fresh;
 use support::needs::lacks;
 use support::server::{LOOPBACK, Server};
 use support::until;
-
-/// A path of this test's own, where there is nothing yet.
-fn fresh(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = fs::remove_file(&path);
-    path
-}
 
 /// Each thread's name, and what the kernel says of it under this word.
 fn threads(server: &Server, word: &str) -> Vec<(String, String)> {

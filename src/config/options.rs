@@ -58,7 +58,7 @@ pub fn options() -> impl Iterator<Item = &'static Row> + Clone {
 
 const MAIN: &[Row] = &[
     many("token-server", "ADDR/MASK", |c, text| {
-        push(&mut c.core.token_servers, values::subnet(text))
+        push(&mut c.core.token_servers, text.parse())
     })
     .unset("off")
     .help("require tokens; this subnet may call the API")

@@ -211,7 +211,7 @@ impl Row {
             Takes::Size(range, field) => *field(config) = values::size(text, range.clone())?,
             Takes::Time(range, field) => *field(config) = values::time(text, range.clone())?,
             Takes::One(_, read) | Takes::Many(_, read) => read(config, text)?,
-            Takes::Subnets(field) => field(config).push(values::subnet(text)?),
+            Takes::Subnets(field) => field(config).push(text.parse()?),
         }
         Ok(())
     }

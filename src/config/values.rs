@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{AccessLog, Bind, CorsOrigin, Listen};
 use crate::gate::host::{BAD_IPV4, host_and_port};
-use crate::gate::{HostName, InterfaceName, Join, Quoted, Subnet};
+use crate::gate::{HostName, InterfaceName, Join, Quoted};
 use crate::relay::{Level, OriginUrl, Peer};
 
 /// A value, or a sentence with the wrong text and the right form.
@@ -175,10 +175,6 @@ pub(super) fn multicast(text: &str) -> Read<(u8, Option<InterfaceName>)> {
             "a TTL from 1 to 255, or TTL%INTERFACE, such as 8%eth0",
         ),
     }
-}
-
-pub(super) fn subnet(text: &str) -> Read<Subnet> {
-    text.parse()
 }
 
 pub(super) fn hostname(text: &str) -> Read<String> {

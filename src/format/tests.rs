@@ -72,6 +72,14 @@ pub(super) fn mp4_box(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
     .concat()
 }
 
+/// Numbers of 32 bits.
+pub(super) fn words(numbers: &[u32]) -> Vec<u8> {
+    numbers
+        .iter()
+        .flat_map(|number| number.to_be_bytes())
+        .collect()
+}
+
 /// A file with one fragment, whose positions are of this kind.
 fn mp4(flags: u8) -> Vec<u8> {
     let tfhd = mp4_box(

@@ -29,6 +29,8 @@ pub use join::{InterfaceName, Join};
 pub use limits::{Limits, MATRICES_MAX};
 pub use quoted::Quoted;
 pub use record::{Entry, Record, clients_bytes};
+#[cfg(test)]
+pub(crate) use session_id::session;
 pub use session_id::{Digest, SessionId};
 pub use subnet::{Subnet, network_of, shared_network};
 pub use tokens::{Addition, Destination, Tokens};

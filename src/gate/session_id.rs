@@ -98,13 +98,16 @@ impl Serialize for Digest {
     }
 }
 
+/// Returns a session id for a test.
+#[cfg(test)]
+pub(crate) fn session(name: &str) -> SessionId {
+    SessionId::parse(name.as_bytes()).expect("a good sessionid")
+}
+
 #[cfg(test)]
 mod tests {
+    use super::session as parsed;
     use super::*;
-
-    fn parsed(text: &str) -> SessionId {
-        SessionId::parse(text.as_bytes()).expect("a good sessionid")
-    }
 
     #[test]
     fn valid_text_is_kept_unchanged() {

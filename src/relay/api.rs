@@ -412,16 +412,9 @@ pub(super) const DESCRIPTION: &str = include_str!("openapi.json");
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::relay::parameters::tests::target;
 
     const NOW: UnixTime = UnixTime { unix_seconds: 1000 };
-
-    fn target(query: &str) -> Target {
-        Target {
-            segments: Vec::new(),
-            is_plain: true,
-            query: Some(query.to_owned()),
-        }
-    }
 
     fn call(name: Name, query: &str) -> Result<Call, String> {
         let call = Call::parse(name, &target(query), (8, NOW));

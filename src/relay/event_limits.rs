@@ -206,13 +206,10 @@ mod tests {
     use super::*;
     use crate::clean_text::Title;
     use crate::events::{BYTES_MAX, EventId};
+    use crate::gate::session;
     use crate::time::UnixTime;
     use std::net::SocketAddr;
     use std::time::Duration;
-
-    fn session(name: &str) -> SessionId {
-        SessionId::parse(name.as_bytes()).expect("a good sessionid")
-    }
 
     fn comes(connection: u64) -> ServerEvent<'static> {
         ServerEvent::ViewerComes {

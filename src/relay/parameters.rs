@@ -145,10 +145,10 @@ pub(super) fn no_parameters(target: &Target) -> Result<(), Refusal> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn target(query: &str) -> Target {
+    pub fn target(query: &str) -> Target {
         Target {
             segments: Vec::new(),
             is_plain: true,

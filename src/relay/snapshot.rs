@@ -122,12 +122,9 @@ fn is_about(tuple: &Tuple, of: &SessionId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::session;
     use crate::gate::{Direction, Grant, Terms};
     use crate::relay::stage::Stage;
-
-    fn session(name: &str) -> SessionId {
-        SessionId::parse(name.as_bytes()).expect("a good sessionid")
-    }
 
     fn grant(stage: &mut Stage, name: &str, opens: Option<&str>) {
         let terms = Terms {

@@ -39,6 +39,17 @@ pub fn settings(options: &[&str]) -> Settings {
     }
 }
 
+/// A client on the server's host sends this request without a body.
+pub fn request(stage: &mut Stage, line: &str) -> ConnectionId {
+    ask(stage, line, "")
+}
+
+/// The same with these fields, each with its line end.
+pub fn ask(stage: &mut Stage, line: &str, fields: &str) -> ConnectionId {
+    let head = format!("{line} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+    stage.client(&head)
+}
+
 impl Stage {
     pub fn new(options: &[&str]) -> Stage {
         Stage {

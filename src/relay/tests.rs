@@ -8,16 +8,13 @@ use super::stage::Stage;
 use super::timers::Armed;
 use super::*;
 use crate::gate::{Direction, Grant, SessionId, Terms, Tokens};
+use crate::relay::stage::request as call;
 use crate::time::UnixTime;
 
 const API: &str = "--token-server=10.0.0.0/8";
 const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";
 const PUT: &str =
     "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Type: video/x\r\nContent-Length: 9999\r\n\r\n";
-
-fn call(stage: &mut Stage, line: &str) -> ConnectionId {
-    stage.client(&format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
-}
 
 /// A table whose one token lets a session `s` be published and watched, until then.
 fn table(stage: &Stage, ends: Option<UnixTime>) -> Tokens {

@@ -121,10 +121,7 @@ impl Armed {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(seconds: u64) -> Instant {
-        Instant::after_start(Duration::from_secs(seconds))
-    }
+    use crate::time::at_seconds as at;
 
     fn called(timers: &mut Timers) -> Vec<Owner> {
         std::iter::from_fn(|| timers.next_called()).collect()

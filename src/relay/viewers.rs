@@ -139,6 +139,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
+    use crate::gate::session;
     use crate::relay::Relay;
     use crate::relay::stage::Stage;
 
@@ -223,10 +224,6 @@ mod tests {
         stage.client(&format!(
             "{line} HTTP/1.1\r\nHost: h\r\nContent-Type: {content_type}\r\nContent-Length: 999999\r\n\r\n"
         ))
-    }
-
-    fn session(name: &str) -> SessionId {
-        SessionId::parse(name.as_bytes()).expect("a good sessionid")
     }
 
     fn grant(stage: &mut Stage, name: &str) {

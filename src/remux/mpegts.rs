@@ -350,7 +350,7 @@ impl MpegTs {
 fn leave_out(named: &MapEntry<'_>, sink: &mut Sink<'_>) -> Result {
     sink(ReaderEvent::LeftOut {
         number: u64::from(named.pid),
-        codec: &named.name(),
+        codec: &format!("stream type 0x{:02x}", named.stream_type),
     })
 }
 

@@ -155,10 +155,7 @@ impl Candidates {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(milliseconds: u64) -> Instant {
-        Instant::after_start(Duration::from_millis(milliseconds))
-    }
+    use crate::time::at_milliseconds as at;
 
     fn from(number: usize) -> Sender {
         let [.., high, low] = number.to_be_bytes();

@@ -152,10 +152,7 @@ impl Reorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(milliseconds: u64) -> Instant {
-        Instant::after_start(Duration::from_millis(milliseconds))
-    }
+    use crate::time::at_milliseconds as at;
 
     fn drain(reorder: &mut Reorder, now: Instant) -> Vec<u8> {
         std::iter::from_fn(|| reorder.next(now)).flatten().collect()

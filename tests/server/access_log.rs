@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::client::Client;
+use crate::support::fresh;
 use crate::support::server::Server;
 use crate::support::streaming::{Source, Viewer};
 use crate::support::until;
@@ -28,13 +29,6 @@ fn lines(path: &Path, is_enough: impl Fn(&str) -> bool) -> Vec<String> {
         format!("{front} {rest}")
     };
     text.lines().map(without_time).collect()
-}
-
-/// A path of this test's own, where there is nothing yet.
-fn fresh(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = fs::remove_file(&path);
-    path
 }
 
 fn fifo(name: &str) -> PathBuf {

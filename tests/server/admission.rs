@@ -2,15 +2,8 @@
 
 use crate::support::client::{Client, request};
 use crate::support::media::media;
-use crate::support::server::Server;
+use crate::support::server::{Server, demo};
 use crate::support::streaming::{Source, Viewer, chunk};
-
-/// A gated server that admits the session `demo`.
-fn demo() -> Server {
-    let server = Server::gated(&[]);
-    server.admit("demo");
-    server
-}
 
 #[test]
 fn without_a_token_nothing_is_told_about_whether_a_stream_runs() {

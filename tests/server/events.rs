@@ -4,17 +4,13 @@ use crate::support;
 use crate::support::events::Follower;
 use crate::support::picture::{Picture, Unit};
 use crate::support::server::Server;
-use crate::support::streaming::{Source, Viewer};
+use crate::support::streaming::{Source, Viewer, watch};
 use crate::support::until;
 use serde_json::{Value, json};
 
 fn revoke(server: &Server, name: &str) {
     let target = format!("/api/revoke-token?sessionid={name}&abort=true");
     assert_eq!(server.request("DELETE", &target).status(), 200);
-}
-
-fn watch(server: &Server, name: &str) -> Viewer {
-    Viewer::ask(server.address(), &format!("/stream/{name}"))
 }
 
 fn follow(server: &Server, query: &str) -> Follower {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::support::client::Client;
 use crate::support::response::Response;
 use crate::support::server::Server;
-use crate::support::streaming::{Source, Viewer};
+use crate::support::streaming::{Source, watch};
 use crate::support::until;
 use serde_json::{Value, json};
 
@@ -24,10 +24,6 @@ fn put(server: &Server, name: &str) -> Response {
     let mut of_head = support::response::Body::new("PUT", &head);
     let end = client.read_body(&mut of_head, &mut body, |_| false);
     Response { head, body, end }
-}
-
-fn watch(server: &Server, name: &str) -> Viewer {
-    Viewer::ask(server.address(), &format!("/stream/{name}"))
 }
 
 /// A session `show` with a key to publish and two to watch.

@@ -4,16 +4,9 @@
 use crate::support::client::Client;
 use crate::support::media::{media, transport_stream, webm_head};
 use crate::support::response::End;
-use crate::support::server::Server;
+use crate::support::server::{Server, demo};
 use crate::support::streaming::{Source, Viewer};
 use serde_json::json;
-
-/// A gated server that admits the session `demo`.
-fn demo() -> Server {
-    let server = Server::gated(&[]);
-    server.admit("demo");
-    server
-}
 
 #[test]
 fn a_viewer_there_from_the_first_byte_gets_the_sources_bytes_exactly() {

@@ -4,7 +4,7 @@ use crate::support::client::Client;
 use crate::support::datagrams;
 use crate::support::response::Response;
 use crate::support::server::Server;
-use crate::support::streaming::{Source, Viewer};
+use crate::support::streaming::{Source, Viewer, watch};
 use crate::support::until;
 use serde_json::{Value, json};
 
@@ -32,10 +32,6 @@ fn await_rows(server: &Server, query: &str, count: usize) -> Vec<Value> {
 fn kick(server: &Server, row: &Value, query: &str) -> Response {
     let id = row["id"].as_str().expect("an id");
     server.request("DELETE", &format!("/api/kick-viewer?id={id}{query}"))
-}
-
-fn watch(server: &Server, name: &str) -> Viewer {
-    Viewer::ask(server.address(), &format!("/stream/{name}"))
 }
 
 /// A label of the log, out of a list.

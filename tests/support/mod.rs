@@ -28,6 +28,7 @@ pub mod vectors;
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,13 @@ pub fn until<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
         );
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// A path of this test's own, where there is nothing yet.
+pub fn fresh(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_file(&path);
+    path
 }
 
 /// Repeats a call that the kernel interrupted. It may interrupt calls with a time limit

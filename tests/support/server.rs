@@ -334,3 +334,10 @@ impl Drop for Server {
         );
     }
 }
+
+/// A gated server that admits the session `demo`.
+pub fn demo() -> Server {
+    let server = Server::gated(&[]);
+    server.admit("demo");
+    server
+}

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use super::client::Client;
 use super::response::{Body, End, Head, Response};
+use super::server::Server;
 
 /// A source that sends its media in chunks, and has been admitted.
 pub struct Source {
@@ -187,4 +188,9 @@ pub fn without_titles(mut body: &[u8]) -> (Vec<u8>, Vec<(usize, String)>) {
     }
     media.extend_from_slice(body);
     (media, titles)
+}
+
+/// A viewer of this session's stream.
+pub fn watch(server: &Server, name: &str) -> Viewer {
+    Viewer::ask(server.address(), &format!("/stream/{name}"))
 }

@@ -1,14 +1,6 @@
-use super::super::tests::{Scanned, mp4_box, scan_in};
+use super::super::tests::{Scanned, mp4_box, scan_in, words};
 use super::super::window::Window;
 use super::*;
-
-/// Numbers of 32 bits.
-fn words(numbers: &[u32]) -> Vec<u8> {
-    numbers
-        .iter()
-        .flat_map(|number| number.to_be_bytes())
-        .collect()
-}
 
 /// A track of this kind with this clock.
 fn track(id: u32, kind: &[u8; 4], ticks_per_second: u32) -> Vec<u8> {

@@ -1,15 +1,12 @@
 use super::super::udp_clients;
 use super::*;
+use crate::gate::session;
 use crate::random::Random;
 
 const LIMITS: crate::gate::Limits = crate::gate::Limits {
     tokens_max: 1000,
     udp_clients_per_session_max: 16,
 };
-
-fn session(name: &str) -> SessionId {
-    SessionId::parse(name.as_bytes()).expect("a good sessionid")
-}
 
 fn client(text: &str, transport: &str, addresses: &[&str]) -> RtpTuple {
     let client = udp_clients::parse(text, 1).expect("a good entry").remove(0);

@@ -1,6 +1,7 @@
 //! The public functions of the table, then random steps compared with a plain list.
 
 use super::*;
+use crate::gate::session;
 use crate::gate::{Terms, udp_clients};
 
 impl Tokens {
@@ -26,10 +27,6 @@ const LIMITS: Limits = Limits {
     tokens_max: 40,
     udp_clients_per_session_max: 6,
 };
-
-fn session(name: &str) -> SessionId {
-    SessionId::parse(name.as_bytes()).expect("a good sessionid")
-}
 
 fn rtp(entry: &str, addresses: &[&str]) -> RtpTuple {
     let mut clients = udp_clients::parse(entry, 1).expect("a good entry");

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::EntryPoint;
-use crate::gate::{Direction, Grant, RtpTuple, SessionId, Terms, Tokens, Transport, udp_clients};
+use crate::gate::{Direction, Grant, RtpTuple, Terms, Tokens, Transport, session, udp_clients};
 use crate::relay::stage::Stage;
 use crate::relay::{ConnectionId, UdpPort};
 use crate::rtmp;
@@ -369,10 +369,6 @@ const LOOP: &str = "Via: 1.1 a, 1.1 b, 1.1 c, 1.1 d, 1.1 e, 1.1 f, 1.1 g, 1.1 h,
 const PULLS_VIEWER: &str = "10.0.0.7:7000";
 /// Somebody for whom every subnet is right.
 const OTHER: &str = "10.99.0.9:9000";
-
-fn session(name: &str) -> SessionId {
-    SessionId::parse(name.as_bytes()).expect("a good sessionid")
-}
 
 fn connect(stage: &mut Stage, peer: &str, text: &str) -> Option<ConnectionId> {
     let peer: SocketAddr = peer.parse().expect("an address");

@@ -188,13 +188,10 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::session;
     use crate::relay::stage::Stage;
 
     const API: &str = "--token-server=10.0.0.0/24";
-
-    fn session(name: &str) -> SessionId {
-        SessionId::parse(name.as_bytes()).expect("a good sessionid")
-    }
 
     #[track_caller]
     fn call(stage: &mut Stage, line: &str) {

@@ -214,10 +214,10 @@ impl Clients {
     /// Returns the name of what a client waits for ([`View::name`]), and since when it waits.
     pub fn waits(&self, id: ConnectionId) -> Option<(&'static str, Instant)> {
         let connection = self.connections.get(id)?;
-        let Phase::Waiting(waiting) = &connection.phase else {
-            return None;
-        };
-        Some((waiting.view.name(), connection.progress))
+        match &connection.phase {
+            Phase::Waiting(waiting) => Some((waiting.view.name(), connection.progress)),
+            _ => None,
+        }
     }
 
     /// Lets a request wait for what `waiting` names, the session or a longer playlist, or until its
@@ -325,6 +325,7 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::session;
     use crate::relay::stage::Stage;
     use crate::relay::{END_COST, PIPELINED_COST_MAX};
 
@@ -419,10 +420,6 @@ mod tests {
             }
             assert_eq!(refused(&stage) as usize, rest.len());
         }
-    }
-
-    fn session(name: &str) -> SessionId {
-        SessionId::parse(name.as_bytes()).expect("a good sessionid")
     }
 
     fn id(number: u64) -> ConnectionId {

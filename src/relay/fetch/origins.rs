@@ -179,6 +179,7 @@ pub fn common(one: Option<String>, other: Option<&str>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::relay::stage;
+    use crate::time::at_seconds as at;
 
     const NAMES: [&str; 3] = [
         "--origin=http://one.example:8001",
@@ -188,10 +189,6 @@ mod tests {
 
     fn origins(options: &[&str]) -> Origins {
         Origins::new(&stage::settings(options).origins, 0xabc)
-    }
-
-    fn at(seconds: u64) -> Instant {
-        Instant::after_start(Duration::from_secs(seconds))
     }
 
     fn job_id(number: u64) -> JobId {

@@ -151,10 +151,7 @@ impl Stage {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn session(name: &str) -> SessionId {
-        SessionId::parse(name.as_bytes()).expect("a name")
-    }
+    use crate::gate::session;
 
     fn pull(name: &str) -> Pull {
         Pull {

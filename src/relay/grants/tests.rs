@@ -1,6 +1,7 @@
 use super::*;
 use crate::gate::UdpClient;
 use crate::gate::journal::{self, Replay};
+use crate::gate::session as id;
 use crate::gate::udp_clients;
 use crate::random::Random;
 use crate::relay::admission::EntryPoint;
@@ -8,10 +9,6 @@ use crate::relay::stage::Stage;
 use crate::relay::{Action, Done, Job, JobId};
 
 const API: &str = "--token-server=10.0.0.0/8";
-
-fn id(name: &str) -> SessionId {
-    SessionId::parse(name.as_bytes()).expect("a good sessionid")
-}
 
 fn at(text: &str) -> SocketAddr {
     text.parse().expect("an address")

@@ -1,15 +1,9 @@
 use super::*;
-use crate::relay::ConnectionId;
 use crate::relay::stage::Stage;
+use crate::relay::stage::ask;
 
 const API: &str = "--token-server=10.0.0.0/8";
 const ICECAST: &str = "--icecast";
-
-fn ask(stage: &mut Stage, line: &str, fields: &str) -> ConnectionId {
-    stage.client(&format!(
-        "{line} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"
-    ))
-}
 
 fn answer(options: &[&str], line: &str, fields: &str) -> (u16, String) {
     let mut stage = Stage::new(options);

@@ -409,6 +409,7 @@ mod tests {
     use super::*;
     use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
     use crate::relay::stage::Stage;
+    use crate::time::at_milliseconds as at;
 
     const PACKETS_PER_MS: usize = 5;
 
@@ -492,10 +493,6 @@ mod tests {
         let mut packet = [0xff; PACKET_BYTES];
         packet[..4].copy_from_slice(&[SYNC_BYTE, 1, 0, 0x10]);
         packet.repeat(count)
-    }
-
-    fn at(milliseconds: u64) -> Instant {
-        Instant::after_start(Duration::from_millis(milliseconds))
     }
 
     /// An output, and the media of its stream.

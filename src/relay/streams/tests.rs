@@ -7,8 +7,10 @@ use serde_json::Value;
 use super::{CutReason, Cuts, StreamSource, UDP_CLIENTS_SHOWN_MAX};
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 use crate::gate::SessionId;
+use crate::gate::session as name;
 use crate::relay::counts::Count;
 use crate::relay::stage::Stage;
+use crate::relay::stage::request;
 use crate::relay::viewer_id::Mark;
 use crate::relay::{ConnectionId, PullId, StreamId};
 use crate::rtp::Packet;
@@ -21,10 +23,6 @@ fn stage(options: &[&str]) -> Stage {
     let mut stage = Stage::new(&[&["--token-server=10.0.0.0/24"], options].concat());
     stage.relay.set_rtp(SocketAddr::from(([10, 0, 0, 9], 5004)));
     stage
-}
-
-fn request(stage: &mut Stage, line: &str) -> ConnectionId {
-    stage.client(&format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
 }
 
 fn add(stage: &mut Stage, query: &str) {
@@ -42,7 +40,7 @@ fn put(stage: &mut Stage, session: &str, media: &[u8]) -> ConnectionId {
 }
 
 /// Returns MPEG-TS packets whose clock stands still.
-fn packets(count: usize) -> Vec<u8> {
+pub(super) fn packets(count: usize) -> Vec<u8> {
     let mut packet = [0xff; PACKET_BYTES];
     packet[..12].copy_from_slice(&[SYNC_BYTE, 1, 0, 0x30, 7, 0x10, 0, 0, 0, 0, 0x7e, 0]);
     packet.repeat(count)
@@ -707,10 +705,6 @@ fn cut_counts_from_a_hand_over_do_not_overflow() {
         cuts.add(cuts);
         assert!(cuts.rows().contains(&(cut.name(), u64::MAX)));
     }
-}
-
-fn name(name: &str) -> SessionId {
-    SessionId::parse(name.as_bytes()).expect("a name")
 }
 
 /// A pull owns an origin's stream until the origin is gone. The viewers then wait for the next

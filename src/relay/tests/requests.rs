@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::gate::SessionId;
 use crate::relay::clients::LOOK_COST;
 use crate::relay::stage::Stage;
+use crate::relay::stage::ask;
 use crate::relay::{ConnectionId, UdpPort};
 
 const API: &str = "--token-server=10.0.0.0/8";
@@ -14,12 +15,6 @@ const OK: &str = "HTTP/1.1 200 OK\r\nContent-Type: video/x\r\nTransfer-Encoding:
 /// Real ones, of the same pictures.
 const MPEG_TS: &[u8] = include_bytes!("../../../tests/media/h264.ts");
 const FLV: &[u8] = include_bytes!("../../../tests/media/h264.flv");
-
-fn ask(stage: &mut Stage, line: &str, fields: &str) -> ConnectionId {
-    stage.client(&format!(
-        "{line} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"
-    ))
-}
 
 fn put(stage: &mut Stage) -> ConnectionId {
     ask(stage, "PUT /stream/s", "Transfer-Encoding: chunked\r\n")

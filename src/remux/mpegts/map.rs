@@ -10,7 +10,8 @@ pub(super) struct MapEntry<'a> {
     pub pid: u16,
     /// Codec. `None` if it cannot be carried.
     pub codec: Option<Codec>,
-    stream_type: u8,
+    /// Type by which a stream is named that is left out.
+    pub stream_type: u8,
     descriptors: &'a [u8],
 }
 
@@ -40,11 +41,6 @@ impl<'a> MapEntry<'a> {
             stream_type,
             descriptors,
         }
-    }
-
-    /// Returns the name for a stream that is left out.
-    pub fn name(&self) -> String {
-        format!("stream type 0x{:02x}", self.stream_type)
     }
 
     /// Returns the setup of Opus, whose frames do not contain it.

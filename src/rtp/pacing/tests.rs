@@ -2,10 +2,7 @@
 
 use super::*;
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
-
-fn at(milliseconds: u64) -> Instant {
-    Instant::after_start(Duration::from_millis(milliseconds))
-}
+use crate::time::at_milliseconds as at;
 
 /// Returns a packet with a clock reference.
 fn reference(pid: u8, ticks: u64) -> [u8; PACKET_BYTES] {

@@ -1,15 +1,9 @@
 use super::super::super::window::Window;
 use super::*;
+use crate::format::tests::words as numbers;
 
 fn mp4_box(kind: &[u8; 4], content: &[&[u8]]) -> Vec<u8> {
     crate::format::tests::mp4_box(kind, &content.concat())
-}
-
-fn numbers(numbers: &[u32]) -> Vec<u8> {
-    numbers
-        .iter()
-        .flat_map(|number| number.to_be_bytes())
-        .collect()
 }
 
 /// A track with its clock, its kind and one description.

@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::session;
-use crate::config::{self, Command};
 use crate::gate::{Blocks, Direction, Grant, SessionId, Terms, Tokens};
 use crate::http::{Framing, Method, Refusal};
 use crate::relay::Settings;
@@ -14,17 +13,11 @@ use crate::relay::admission::{
 };
 use crate::relay::origin_error::OriginError;
 use crate::relay::quota::SourceLimits;
+use crate::relay::stage::settings;
 use crate::time::{Instant, UnixTime};
 
 const API: &str = "--token-server=10.0.0.0/8";
 const NOON: UnixTime = UnixTime { unix_seconds: 1000 };
-
-pub fn settings(options: &[&str]) -> Settings {
-    match config::parse(options, []) {
-        Ok(Command::Run(config)) => config.settings(100, 0, 7),
-        other => panic!("{options:?}: {other:?}"),
-    }
-}
 
 /// All that is asked, by a server with these options.
 struct Table {

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use super::asked::settings;
 use crate::relay::CONNECTIONS_BEYOND_MAX;
 use crate::relay::admission::{AddressFrom, Beyond, Others};
 use crate::relay::settings::VARIES;
+use crate::relay::stage::settings;
 
 fn address(text: &str) -> IpAddr {
     text.parse().expect("an address")

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::gate::SessionId;
+use crate::gate::session;
 use crate::relay::context::Context;
 use crate::relay::event::Event;
 use crate::relay::fetch::pull::Stage;
@@ -12,6 +13,7 @@ use crate::relay::origin_error::OriginError;
 use crate::relay::{Action, ConnectionId, Job, JobId, PullId, StreamId, stage};
 use crate::stream::End;
 use crate::time::Instant;
+use crate::time::at_milliseconds as at;
 
 const ONE: &str = "--origin=http://10.1.0.1:8000";
 const TWO: &str = "--origin=http://10.1.0.2:8000";
@@ -22,14 +24,6 @@ const OTHER_NAMED: &str = "--origin=http://two.example:8002";
 struct Scene {
     fetch: Fetch,
     ctx: Context,
-}
-
-fn at(milliseconds: u64) -> Instant {
-    Instant::after_start(Duration::from_millis(milliseconds))
-}
-
-fn session(name: &str) -> SessionId {
-    SessionId::parse(name.as_bytes()).expect("a name")
 }
 
 fn connection(number: u64) -> ConnectionId {

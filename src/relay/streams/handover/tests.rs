@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::clean_text::{TITLES_BYTES_MAX, TITLES_MAX};
-use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 use crate::relay::counts::Count;
 use crate::relay::stage::{self, HandedOver, Stage};
+use crate::relay::streams::tests::packets;
 use crate::relay::{Relay, handover};
 use crate::rtp::Packet;
 use crate::stream::{End, Outcome};
@@ -25,13 +25,6 @@ const OPTIONS: &[&str] = &[
     "--connections=40",
     "--hold=60",
 ];
-
-/// MPEG-TS with a clock that stands still.
-fn packets(count: usize) -> Vec<u8> {
-    let mut packet = [0xff; PACKET_BYTES];
-    packet[..12].copy_from_slice(&[SYNC_BYTE, 1, 0, 0x30, 7, 0x10, 0, 0, 0, 0, 0x7e, 0]);
-    packet.repeat(count)
-}
 
 fn set_rtp(stage: &mut Stage) {
     stage.relay.set_rtp(SocketAddr::from(([10, 0, 0, 9], 5004)));

@@ -6,6 +6,7 @@ use crate::relay::ConnectionId;
 use crate::relay::clients::WaitFor;
 use crate::relay::counts::Count;
 use crate::relay::stage::Stage;
+use crate::relay::stage::request;
 
 /// The head of a source with a longer body than any of these tests sends.
 const PUT: &str = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9000000\r\n\r\n";
@@ -40,10 +41,6 @@ fn flv(seconds: u32) -> Vec<u8> {
         tag(frame * 64 / 3, &[&[0xaf, 1][..], &[0x11; 249]].concat());
     }
     out
-}
-
-fn request(stage: &mut Stage, line: &str) -> ConnectionId {
-    stage.client(&format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
 }
 
 fn list(stage: &mut Stage) -> String {

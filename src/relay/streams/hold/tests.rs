@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::gate::SessionId;
+use crate::gate::session as name;
 use crate::random::Random;
 #[cfg(feature = "remux")]
 use crate::relay::Action;
@@ -350,10 +350,6 @@ fn viewers_of_sources_that_come_and_go_get_whole_packets_in_order() {
         have_outlived > SEEDS as usize / 2,
         "{have_outlived} viewers only"
     );
-}
-
-fn name(name: &str) -> SessionId {
-    SessionId::parse(name.as_bytes()).expect("a name")
 }
 
 fn chunked(media: &[u8]) -> Vec<u8> {

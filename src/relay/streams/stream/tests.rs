@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
+use crate::gate::session;
 use crate::gate::{Destination, Transport};
 use crate::relay::stage::Stage;
 use crate::relay::streams::rtp_out::TsOutput;
@@ -23,10 +24,6 @@ const CAMERA: &str = "10.2.0.2:6000";
 
 fn address(text: &str) -> SocketAddr {
     text.parse().expect("an address")
-}
-
-fn session(name: &str) -> SessionId {
-    SessionId::parse(name.as_bytes()).expect("a name")
 }
 
 /// Returns MPEG-TS packets with a clock reference each, this many milliseconds apart.
