@@ -46,7 +46,7 @@ impl<const MAX: usize> CleanText<MAX> {
     /// Cleans text. Longer text is cut at a character.
     pub fn new(text: &str) -> CleanText<MAX> {
         let clean = text.chars().map(|character| match character {
-            // They are none of XML.
+            // XML has no such characters.
             '\u{fffe}' | '\u{ffff}' => ' ',
             _ if disguises(character) => ' ',
             _ => character,

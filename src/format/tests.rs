@@ -211,10 +211,13 @@ fn a_prelude_has_at_most_31_bytes() {
     assert!(Start::at(9).prelude.as_slice().is_empty());
 }
 
-/// A scanner from a hand-over, with another value in one place.
+/// A scanner or splicer from a hand-over, with another value in one place.
 #[cfg(feature = "handover")]
-fn told_otherwise(scanner: &Scanner, place: &str, value: serde_json::Value) -> Scanner {
-    let mut told = serde_json::to_value(scanner).expect("it is told");
+pub(super) fn told_otherwise<T>(state: &T, place: &str, value: serde_json::Value) -> T
+where
+    T: serde::Serialize + serde::de::DeserializeOwned,
+{
+    let mut told = serde_json::to_value(state).expect("it is told");
     let (object, field) = place.rsplit_once('/').expect("a path");
     match told.pointer_mut(object) {
         Some(serde_json::Value::Object(fields)) => drop(fields.insert(field.into(), value)),

@@ -262,7 +262,7 @@ impl Tokens {
             Record::Revoke { session } => self.revoke(session),
             Record::Join { session, grant } => {
                 let known = self.grant(session);
-                // It allows what either of the two allows.
+                // The token allows what either of the two allows.
                 let direction = match known {
                     Some(known) if known.direction != grant.direction => Direction::Both,
                     _ => grant.direction,

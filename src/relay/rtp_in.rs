@@ -316,6 +316,7 @@ mod tests {
 
     use super::*;
     use crate::relay::stage::Stage;
+    use crate::relay::stage::address;
 
     const GROUP: &str = "239.1.2.3:5004";
 
@@ -462,10 +463,6 @@ mod tests {
         stage.wait_seconds(1);
         arrive_rtp(&mut stage, "10.0.0.1:6011");
         assert_eq!(running(&stage)[0].1, "10.0.0.1:6011");
-    }
-
-    fn address(text: &str) -> SocketAddr {
-        text.parse().expect("an address")
     }
 
     fn rtp(number: u16, ssrc: u32) -> Vec<u8> {

@@ -84,10 +84,7 @@ fn is_reachable(bound: SocketAddr, address: IpAddr) -> bool {
 mod tests {
     use super::*;
     use crate::relay::stage::Stage;
-
-    fn address(text: &str) -> SocketAddr {
-        text.parse().expect("an address")
-    }
+    use crate::relay::stage::address;
 
     /// Adds a token with this client. Returns the status and the answer.
     fn add(stage: &mut Stage, client: &str) -> (u16, String) {

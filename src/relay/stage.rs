@@ -39,6 +39,11 @@ pub fn settings(options: &[&str]) -> Settings {
     }
 }
 
+/// Returns an address with its port.
+pub fn address(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
 /// A client on the server's host sends this request without a body.
 pub fn request(stage: &mut Stage, line: &str) -> ConnectionId {
     ask(stage, line, "")

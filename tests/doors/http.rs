@@ -20,8 +20,8 @@ const LIMITS: Limits = Limits {
     takes_old_sources: true,
 };
 
-/// Returns what the bytes after the first come to in one piece. The same must come of other pieces:
-/// the first byte says how they are cut.
+/// Reads the bytes after the first one in one piece, byte by byte, and in pieces of which the first
+/// byte sets the length. The results must be equal. Returns the result.
 fn in_all_cuts<T: PartialEq + Debug>(data: &[u8], read: fn(&[u8], usize, usize) -> T) -> Option<T> {
     let (&seed, bytes) = data.split_first()?;
     let whole = read(bytes, bytes.len().max(1), 0);

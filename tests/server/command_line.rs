@@ -290,7 +290,8 @@ fn told_to_end_it_gives_viewers_what_is_buffered_and_a_clean_end() {
     }
 }
 
-/// A server that was told to end, its source, and a viewer that keeps it for a while.
+/// Sends SIGTERM to a server. Returns it with its source, and with a viewer that keeps it for a
+/// while.
 fn told_to_end() -> (Server, Source, Viewer) {
     let server = Server::gated(&[]);
     server.admit("demo");

@@ -1,10 +1,26 @@
 use super::super::tests::flv_tag as tag;
+#[cfg(feature = "handover")]
+use super::super::tests::told_otherwise;
 use super::*;
 
 mod alone;
 mod joins;
 
 const FLV_HEAD: &[u8] = b"FLV\x01\x01\0\0\0\x09\0\0\0\0";
+
+/// Returns the bytes that go out, in pieces of this size. `None` if the cutter fails.
+pub(super) fn cut<W: Walker<Vec<u8>>>(
+    cutter: &mut W,
+    bytes: &[u8],
+    piece: usize,
+) -> Option<Vec<u8>> {
+    let (mut window, mut out, mut at) = (Window::default(), Vec::new(), 0);
+    for bytes in bytes.chunks(piece) {
+        window.walk(cutter, bytes, at, &mut out).ok()?;
+        at += bytes.len() as u64;
+    }
+    Some(out)
+}
 
 /// Key frames of a codec without a sequence header.
 fn flv(clock: u32, count: u32) -> Vec<u8> {
@@ -107,17 +123,6 @@ fn a_long_unit_passes_up_to_its_end() {
         assert_eq!(passed, expected);
         assert_eq!((bytes_left, out.len() as u64), (behind, expected));
     }
-}
-
-#[cfg(feature = "handover")]
-fn told_otherwise(splicer: &Splicer, place: &str, value: serde_json::Value) -> Splicer {
-    let mut told = serde_json::to_value(splicer).expect("it is told");
-    let (object, field) = place.rsplit_once('/').expect("a path");
-    match told.pointer_mut(object) {
-        Some(serde_json::Value::Object(fields)) => drop(fields.insert(field.into(), value)),
-        _ => *told.pointer_mut(place).unwrap_or_else(|| panic!("{place}")) = value,
-    }
-    serde_json::from_value(told).expect("as it is told")
 }
 
 #[cfg(feature = "handover")]

@@ -6,13 +6,10 @@ use crate::gate::udp_clients;
 use crate::random::Random;
 use crate::relay::admission::EntryPoint;
 use crate::relay::stage::Stage;
+use crate::relay::stage::address as at;
 use crate::relay::{Action, Done, Job, JobId};
 
 const API: &str = "--token-server=10.0.0.0/8";
-
-fn at(text: &str) -> SocketAddr {
-    text.parse().expect("an address")
-}
 
 fn client(text: &str) -> UdpClient {
     let clients = udp_clients::parse(text, 1).expect("a UDP client");

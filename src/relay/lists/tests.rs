@@ -2,16 +2,13 @@ use super::*;
 use crate::http::Target;
 use crate::relay::api::{Call, Name};
 use crate::relay::stage::Stage;
+use crate::relay::stage::address as at;
 use crate::relay::{Done, Job};
 use crate::time::UnixTime;
 
 const API: &str = "--token-server=10.0.0.0/8";
 const PEER: &str = "--peer=http://10.2.0.1:8000";
 const OTHER_PEER: &str = "--peer=http://10.2.0.2:8000/below";
-
-fn at(text: &str) -> SocketAddr {
-    text.parse().expect("an address")
-}
 
 fn add(clients: &str) -> AddToken {
     let target = Target {

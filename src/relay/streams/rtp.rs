@@ -198,13 +198,10 @@ mod tests {
     use super::*;
     use crate::format::mpegts::SYNC_BYTE;
     use crate::relay::stage::Stage;
+    use crate::relay::stage::address;
 
     const CAMERA: &str = "10.2.0.2:6000";
     const CLIENT: &str = "10.2.0.1:6000";
-
-    fn address(text: &str) -> SocketAddr {
-        text.parse().expect("an address")
-    }
 
     fn packet(payload_type: u8, number: u16, ssrc: u32, payload: &[u8]) -> Vec<u8> {
         let header = Packet::header(payload_type, number, 0, ssrc);

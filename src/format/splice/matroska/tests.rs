@@ -1,6 +1,7 @@
 use super::super::super::matroska::TIMESTAMP_SCALE;
 use super::super::super::window::Window;
 use super::*;
+use crate::format::splice::tests::cut;
 
 /// An element with a size of two bytes.
 fn element(id: u32, body: &[u8]) -> Vec<u8> {
@@ -42,16 +43,6 @@ fn written(time: u64, content: &[Vec<u8>]) -> Vec<u8> {
 
 fn info(scale: u32) -> Vec<u8> {
     element(INFO, &element(TIMESTAMP_SCALE, &scale.to_be_bytes()))
-}
-
-/// Returns the bytes that go out, in pieces of this size. `None` if the cutter fails.
-fn cut(blocks: &mut Blocks, bytes: &[u8], piece: usize) -> Option<Vec<u8>> {
-    let (mut window, mut out, mut at) = (Window::default(), Vec::new(), 0);
-    for bytes in bytes.chunks(piece) {
-        window.walk(blocks, bytes, at, &mut out).ok()?;
-        at += bytes.len() as u64;
-    }
-    Some(out)
 }
 
 /// A cutter after a block of track 1 at 0, in ticks of a millisecond. The next block goes to 20.

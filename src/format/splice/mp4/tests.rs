@@ -1,5 +1,6 @@
 use super::super::super::window::Window;
 use super::*;
+use crate::format::splice::tests::cut;
 use crate::format::tests::words as numbers;
 
 fn mp4_box(kind: &[u8; 4], content: &[&[u8]]) -> Vec<u8> {
@@ -72,15 +73,6 @@ fn moof(number: u32, trafs: &[Vec<u8>]) -> Vec<u8> {
             &trafs.concat(),
         ],
     )
-}
-
-fn cut(fragments: &mut Fragments, bytes: &[u8], piece: usize) -> Option<Vec<u8>> {
-    let (mut window, mut out, mut at) = (Window::default(), Vec::new(), 0);
-    for bytes in bytes.chunks(piece) {
-        window.walk(fragments, bytes, at, &mut out).ok()?;
-        at += bytes.len() as u64;
-    }
-    Some(out)
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn status<T>(verdict: Result<T, Refusal>) -> u16 {
     verdict.map_or_else(|refusal| refusal.status.code(), |_| 0)
 }
 
-fn address(text: &str) -> IpAddr {
+pub fn address(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 

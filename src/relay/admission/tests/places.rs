@@ -1,15 +1,10 @@
 //! Whose a connection is, whether there is a place for it, and whose pages may watch.
 
-use std::net::IpAddr;
-
+use super::asked::address;
 use crate::relay::CONNECTIONS_BEYOND_MAX;
 use crate::relay::admission::{AddressFrom, Beyond, Others};
 use crate::relay::settings::VARIES;
 use crate::relay::stage::settings;
-
-fn address(text: &str) -> IpAddr {
-    text.parse().expect("an address")
-}
 
 #[test]
 fn a_connection_tells_whose_it_is_as_the_operator_has_said_of_its_host() {

@@ -12,6 +12,7 @@ use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 use crate::gate::session;
 use crate::gate::{Destination, Transport};
 use crate::relay::stage::Stage;
+use crate::relay::stage::address;
 use crate::relay::streams::rtp_out::TsOutput;
 use crate::relay::{Outgoing, write_next};
 use crate::remux::Target;
@@ -21,10 +22,6 @@ const FLV: &[u8] = include_bytes!("../../../../tests/media/h264.flv");
 const MP3: &[u8] = include_bytes!("../../../../tests/media/sound.mp3");
 const CLIENT: &str = "10.2.0.1:6000";
 const CAMERA: &str = "10.2.0.2:6000";
-
-fn address(text: &str) -> SocketAddr {
-    text.parse().expect("an address")
-}
 
 /// Returns MPEG-TS packets with a clock reference each, this many milliseconds apart.
 fn packets(count: u64, milliseconds: u64) -> Vec<u8> {
