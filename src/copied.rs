@@ -65,9 +65,9 @@ pub enum CopiedPart {
     /// Answers that a client's socket has not taken.
     Output,
     /// What a viewer is sent before it goes on in its stream: the rest of an overwritten unit.
-    Rest,
+    UnitTail,
     /// What the splicer holds of a stream's source: a unit, or the bytes before a join point.
-    Spliced,
+    SplicerInput,
     /// The header with which a stream's next source is compared.
     Layout,
     /// The element that a stream's scanner has yet to see whole.
@@ -81,10 +81,10 @@ pub enum CopiedPart {
 impl CopiedPart {
     /// Parts of a client.
     pub const OF_CLIENT: [CopiedPart; 3] =
-        [CopiedPart::Input, CopiedPart::Output, CopiedPart::Rest];
+        [CopiedPart::Input, CopiedPart::Output, CopiedPart::UnitTail];
     /// Parts of a stream.
     pub const OF_STREAM: [CopiedPart; 5] = [
-        CopiedPart::Spliced,
+        CopiedPart::SplicerInput,
         CopiedPart::Layout,
         CopiedPart::Scanned,
         CopiedPart::Header,

@@ -51,7 +51,7 @@ pub const BYTES_MAX: usize = 1024 * 1024;
 pub const UNITS_MAX: usize = 16 * 1024;
 /// Maximal number of events that are looked at in one turn, for a reader that gets few of them. It
 /// continues there in its next turn.
-const LOOKED_AT_MAX: usize = 1024;
+const EXAMINED_MAX: usize = 1024;
 /// Bytes that are lent at once.
 const LENT_BYTES_MAX: usize = 64 * 1024;
 
@@ -161,8 +161,8 @@ impl Events {
         let skipped = usize::try_from(from.saturating_sub(self.first)).unwrap_or(usize::MAX);
         let before = skipped.checked_sub(1).and_then(|last| self.units.get(last));
         let mut begin = before.map_or(self.begin, |unit| unit.end);
-        let looked_at = self.units.iter().skip(skipped).take(LOOKED_AT_MAX);
-        let numbered = (from.max(self.first)..).zip(looked_at);
+        let examined = self.units.iter().skip(skipped).take(EXAMINED_MAX);
+        let numbered = (from.max(self.first)..).zip(examined);
         let placed = numbered.map(move |(number, unit)| {
             let began = std::mem::replace(&mut begin, unit.end);
             (number, unit, began)
@@ -235,8 +235,8 @@ impl Events {
     /// event.
     pub fn skip(&self, from: u64, of: Option<&SessionId>) -> u64 {
         let mut units = self.units_from(from, of);
-        let looked_at = (from.max(self.first) + LOOKED_AT_MAX as u64).min(self.next());
-        units.next().map_or(looked_at, |(number, ..)| number)
+        let examined = (from.max(self.first) + EXAMINED_MAX as u64).min(self.next());
+        units.next().map_or(examined, |(number, ..)| number)
     }
 }
 
@@ -325,10 +325,10 @@ mod tests {
         let (mut at, mut turns) = (events.first, 0);
         while at < events.next() {
             let next = events.skip(at, Some(&session("b")));
-            assert!(next > at && next - at <= LOOKED_AT_MAX as u64);
+            assert!(next > at && next - at <= EXAMINED_MAX as u64);
             (at, turns) = (next, turns + 1);
         }
-        assert_eq!(turns, UNITS_MAX / LOOKED_AT_MAX);
+        assert_eq!(turns, UNITS_MAX / EXAMINED_MAX);
     }
 
     #[test]

@@ -34,7 +34,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub const FORMAT: u64 = 5;
 
 /// The oldest format that is read. Raise it if a format can no longer be read.
-pub const OLDEST: u64 = 4;
+pub const OLDEST: u64 = 5;
 
 /// Checks that this version reads the format, which a sender of `version` writes.
 pub fn is_known(format: u64, version: &str) -> Result<(), HandoverError> {
@@ -171,8 +171,8 @@ impl Reader {
         mut take: impl FnMut(Line<'_>) -> Result<(), HandoverError>,
     ) -> Result<(), HandoverError> {
         let mut rest = piece;
-        while let Some((text, behind)) = split_line(rest) {
-            rest = behind;
+        while let Some((text, after)) = split_line(rest) {
+            rest = after;
             if self.begun.is_empty() {
                 self.receive_line(line(text)?, &mut take)?;
             } else {
@@ -225,8 +225,8 @@ impl Reader {
 /// Returns the first line without its end, and the rest.
 fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     // Of the standard library's searches, this one looks at several bytes at once.
-    let (line, behind) = bytes.split_at((&mut &*bytes).skip_until(b'\n').ok()?);
-    Some((line.strip_suffix(b"\n")?, behind))
+    let (line, after) = bytes.split_at((&mut &*bytes).skip_until(b'\n').ok()?);
+    Some((line.strip_suffix(b"\n")?, after))
 }
 
 fn line(line: &[u8]) -> Result<Line<'_>, HandoverError> {
@@ -366,7 +366,7 @@ mod tests {
     fn a_line_that_does_not_end_is_refused() {
         let mut reader = Reader::new(1024);
         let mut take = |piece: &[u8]| reader.receive(piece, |_| Ok(()));
-        assert_eq!(take(b"tollgate 4 \"0.1\"\nstream 1 \""), Ok(()));
+        assert_eq!(take(b"tollgate 5 \"0.1\"\nstream 1 \""), Ok(()));
         assert_eq!(take(&[b'x'; 1014]), Ok(()));
         let Err(HandoverError(why)) = take(b"x") else {
             panic!("it is kept");
@@ -380,16 +380,16 @@ mod tests {
         for (text, words) in [
             (
                 "tollgate 1 \"0.0\"\nend 1 null\n",
-                "it is in format 1, by version \"0.0\"; this one reads 4 to 5",
+                "it is in format 1, by version \"0.0\"; this one reads 5 to 5",
             ),
             (
                 "tollgate 6 \"9.1\"\nend 1 null\n",
-                "it is in format 6, by version \"9.1\"; this one reads 4 to 5",
+                "it is in format 6, by version \"9.1\"; this one reads 5 to 5",
             ),
-            ("tollgate 4 \"1\"\na 7\n", no_line),
-            ("tollgate 4 \"1\"\na -7 null\n", no_line),
+            ("tollgate 5 \"1\"\na 7\n", no_line),
+            ("tollgate 5 \"1\"\na -7 null\n", no_line),
             (
-                "tollgate 4 \"1\"\na 7 null\nend 1 null\n",
+                "tollgate 5 \"1\"\na 7 null\nend 1 null\n",
                 "2 lines have come; the sender counts 1",
             ),
         ] {

@@ -277,8 +277,8 @@ mod tests {
         for number in 0..alphabet.len().pow(5) {
             let places = (0..5).map(|place| number / alphabet.len().pow(place) % alphabet.len());
             let within: Vec<u8> = places.map(|place| alphabet[place]).collect();
-            for (before, behind) in [("[", "]"), ("[{\"\":", "}]")] {
-                let list = [before.as_bytes(), &within, behind.as_bytes()].concat();
+            for (before, after) in [("[", "]"), ("[{\"\":", "}]")] {
+                let list = [before.as_bytes(), &within, after.as_bytes()].concat();
                 let other: Result<Vec<BTreeMap<String, IgnoredAny>>, _> =
                     serde_json::from_slice(&list);
                 let shown = String::from_utf8_lossy(&list);

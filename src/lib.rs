@@ -23,7 +23,7 @@
 //! json        splits a peer's JSON list into rows
 //! proxy_header   the PROXY protocol
 //! handover    the text that one process sends to its successor
-//! clean_text, copied, gather, held, percent, random, slots, time, token_bucket   used by many
+//! clean_text, copied, gather, memory, percent, random, slots, time, token_bucket   used by many
 //! ```
 //!
 //! The core ([`relay`]) has parts: clients, streams, received datagrams, pulls, tokens, lists. A
@@ -49,10 +49,10 @@
 //! - `relay::clients::reading::Clients::read_on` removes the framing of a source's body,
 //! - `relay::streams::stream::Streams::append` takes the media for the source's stream. With
 //!   `--hold` the bytes take the splicer's way below. Without it,
-//! - `relay::streams::stream::Streams::pass_on` passes the bytes to the stream and its remuxed
-//!   streams,
-//! - `relay::streams::stream::Streams::give` adds them to one stream.
-//! - `stream::StreamBuffer::keep` finds join points and headers in them,
+//! - `relay::streams::stream::Streams::append_with_remuxed` passes the bytes to the stream and its
+//!   remuxed streams,
+//! - `relay::streams::stream::Streams::append_to_one` adds them to one stream.
+//! - `stream::StreamBuffer::append_without_wake` finds join points and headers in them,
 //! - `stream::StreamBuffer::add_block` takes a new block, or the oldest one. Viewers whose next
 //!   byte was there skip (`stream::skips`).
 //! - `stream::buffer::Buffer::fill` copies them into a block. Without `--hold`, this is the only
@@ -67,14 +67,15 @@
 //! - `format::splice::Splicer::feed` appends the units that are whole to its output, a copy. It
 //!   also joins sources that follow each other.
 //! - `format::splice::Splicer::cut` finds the units, by the cutter of the container.
-//! - `relay::streams::stream::Streams::pass_on` gets the first piece of the output, as above.
+//! - `relay::streams::stream::Streams::append_with_remuxed` gets the first piece of the output, as
+//!   above.
 //!
 //! Later turns pass the rest of a long output.
 //!
 //! - `relay::shell::Readers::read_in_turn` does this after all reading.
-//! - `relay::Relay::read_pipelined` handles one stream and one client at a time,
+//! - `relay::Relay::do_deferred_work` handles one stream and one client at a time,
 //! - `relay::streams::splicing::Streams::pass_spliced` takes the next piece of a stream's output,
-//! - `relay::streams::stream::Streams::pass_on` passes it on, as above.
+//! - `relay::streams::stream::Streams::append_with_remuxed` passes it on, as above.
 //!
 //! The bytes stay in the buffer until the viewers' sockets take them.
 //!
@@ -83,10 +84,11 @@
 //! - `relay::Relay::output` returns its output:
 //! - `relay::requests::Relay::prepare` prepares the response head or the next chunk,
 //! - `relay::streams::viewer::Streams::prepare` decides how long the chunk is.
-//! - `relay::streams::frame::Frame::lay` copies a small chunk with its framing, if the stream has
-//!   at least eight viewers. All viewers at this cursor share the copy.
+//! - `relay::streams::shared_chunk::SharedChunk::build` copies a small chunk with its framing, if
+//!   the stream has at least eight viewers. All viewers at this cursor share the copy.
 //! - `relay::streams::viewer::Streams::lend` adds the chunk's framing to the output,
-//! - `relay::streams::frame::Frame::whole` returns the shared copy of the chunk, if there is one.
+//! - `relay::streams::shared_chunk::SharedChunk::get` returns the shared copy of the chunk, if
+//!   there is one.
 //! - `stream::StreamBuffer::lend` otherwise adds the media from the viewer's cursor on, without a
 //!   copy.
 //! - `relay::Relay::sent` takes the number of bytes that the socket took,
@@ -143,12 +145,12 @@
 //! - `relay::route::RequestContext::route` returns the route, or a refusal,
 //! - `relay::route::RequestContext::route_of_path` goes by the path,
 //! - `relay::route::RequestContext::stream_as` routes a playlist, a segment or a remuxed stream,
-//! - `relay::admission::watchers::Gate::watch_in_segments` checks the token.
+//! - `relay::admission::watchers::Gate::admit_hls` checks the token.
 //! - `relay::dispatch::Relay::watch` answers the request, or lets it wait.
 //! - `relay::streams::hls::Streams::play` selects the stream in a container that HLS can carry,
 //! - `hls::response::Cutter::find` finds the playlist or the segment,
-//! - `relay::streams::hls::Streams::give_out` makes the answer: a playlist whole, a segment as a
-//!   viewer with an end. This viewer's bytes go out as in the life of a byte.
+//! - `relay::streams::hls::Streams::respond_with` makes the answer: a playlist whole, a segment as
+//!   a viewer with an end. This viewer's bytes go out as in the life of a byte.
 //! - `relay::clients::wait_queue::Clients::wait_for` lets a request wait for a longer playlist.
 //!
 //! A waiting request is called when its playlist has grown, or when its time is over.
@@ -161,7 +163,7 @@
 //!
 //! They are answered a few in a turn.
 //!
-//! - `relay::Relay::read_pipelined` takes the next client of that list,
+//! - `relay::Relay::do_deferred_work` takes the next client of that list,
 //! - `relay::clients::reading::Clients::next_pipelined` ends its wait,
 //! - `relay::requests::Relay::decide_waited` decides about it anew, and calls `watch` as above.
 //!
@@ -252,11 +254,11 @@ pub mod gate;
 pub mod gather;
 #[cfg(feature = "handover")]
 pub mod handover;
-pub mod held;
 #[cfg_attr(not(feature = "hls"), path = "hls/absent.rs")]
 pub mod hls;
 pub mod http;
 pub mod json;
+pub mod memory;
 pub mod percent;
 pub mod proxy_header;
 pub mod random;

@@ -87,8 +87,8 @@ impl<Name: Eq + Hash, const NAMES_MAX: usize> TokenBuckets<Name, NAMES_MAX> {
     /// Returns whether the bucket of this name has a token, and a place.
     pub fn has_token(&self, name: &Name, rate: Rate, now: Instant) -> bool {
         let is_full = |bucket: &TokenBucket| bucket.fill_time(now).is_zero();
-        let has_place = self.0.len() < NAMES_MAX || self.0.values().any(is_full);
-        has_place && self.get(name).tokens(rate, now) > 0
+        let has_room = self.0.len() < NAMES_MAX || self.0.values().any(is_full);
+        has_room && self.get(name).tokens(rate, now) > 0
     }
 
     /// Returns the bucket of this name, or a full one if there is none.
@@ -110,11 +110,11 @@ impl<Name: Eq + Hash, const NAMES_MAX: usize> TokenBuckets<Name, NAMES_MAX> {
             self.0.retain(|_, bucket| !bucket.fill_time(now).is_zero());
             self.0.shrink_to(2 * self.0.len());
         }
-        let has_place = self.0.len() < NAMES_MAX;
-        if has_place {
+        let has_room = self.0.len() < NAMES_MAX;
+        if has_room {
             self.0.insert(name, bucket);
         }
-        has_place
+        has_room
     }
 
     /// Takes tokens from the bucket of this name, which may go into debt. Returns whether there was
@@ -216,8 +216,8 @@ mod tests {
         assert_eq!(buckets.state().len(), 0, "it is full");
         bucket.take(1, rate, at(0));
         for name in 0..200 {
-            let has_place = buckets.insert(name, bucket, at(0));
-            assert_eq!(has_place, name < 100, "{name}");
+            let has_room = buckets.insert(name, bucket, at(0));
+            assert_eq!(has_room, name < 100, "{name}");
         }
         assert_eq!(buckets.remove(&7), bucket);
         assert_eq!(buckets.remove(&7), TokenBucket::default());

@@ -39,7 +39,7 @@ pub struct UdpOut {
     #[cfg_attr(feature = "handover", serde(skip))]
     waiting_bytes: usize,
     /// Index of the next client that gets the first batch.
-    next_place: usize,
+    next_index: usize,
     /// A generator for each matrix that a client asked for.
     corrections: Vec<(FecMatrix, Fec)>,
     /// Whether a client gets MPEG-TS without RTP.
@@ -49,7 +49,7 @@ pub struct UdpOut {
     to: Vec<SocketAddr>,
     /// Index in `clients` of each address in `to`.
     #[cfg_attr(feature = "handover", serde(skip))]
-    places: Vec<usize>,
+    indexes: Vec<usize>,
     /// Bytes of all datagrams that were sent.
     bytes_sent: u64,
 }
@@ -139,20 +139,20 @@ impl UdpOut {
     /// Chooses the clients that the first batch goes to next. Returns `false` if no batch is left.
     pub fn next_clients(&mut self) -> bool {
         self.to.clear();
-        self.places.clear();
+        self.indexes.clear();
         let at_once = self.clients.len().min(AT_ONCE_MAX);
         self.to.reserve_exact(at_once);
-        self.places.reserve_exact(at_once);
+        self.indexes.reserve_exact(at_once);
         while let Some(batch) = self.batches.front() {
             let count = batch.bytes.len().div_ceil(batch.datagram_bytes) as u64;
-            let first = self.next_place;
+            let first = self.next_index;
             let clients = self.clients.get(first..).unwrap_or_default();
             let figures = self.figures.get_mut(first..).unwrap_or_default();
             for (place, (client, figures)) in (first..).zip(clients.iter().zip(figures)) {
                 if self.to.len() >= AT_ONCE_MAX {
                     break;
                 }
-                self.next_place = place + 1;
+                self.next_index = place + 1;
                 if self.source == Some(client.address) || !batch.kind.is_for(client.transport) {
                     continue;
                 }
@@ -161,15 +161,15 @@ impl UdpOut {
                 to.set_port(to.port().saturating_add(batch.kind.port_offset()));
                 figures.sent = figures.sent.saturating_add(count);
                 self.to.push(to);
-                self.places.push(place);
+                self.indexes.push(place);
             }
             let bytes = (batch.bytes.len() * self.to.len()) as u64;
             self.bytes_sent = self.bytes_sent.saturating_add(bytes);
             if !self.to.is_empty() {
                 return true;
             }
-            self.next_place = 0;
-            self.waiting_bytes -= batch.held_bytes();
+            self.next_index = 0;
+            self.waiting_bytes -= batch.memory_bytes();
             self.batches.pop_front();
         }
         false
@@ -183,7 +183,7 @@ impl UdpOut {
     /// Counts datagrams of the first batch that the kernel refused, for each client that
     /// [`UdpOut::next_clients`] chose last.
     pub fn not_taken(&mut self, counts: &[usize]) {
-        for (place, count) in self.places.drain(..).zip(counts) {
+        for (place, count) in self.indexes.drain(..).zip(counts) {
             if let Some(figures) = self.figures.get_mut(place) {
                 figures.sent = figures.sent.saturating_sub(*count as u64);
                 figures.dropped = figures.dropped.saturating_add(*count as u64);
@@ -271,7 +271,7 @@ impl UdpOut {
 
     /// Puts a batch in front of its corrections.
     fn push_front(&mut self, batch: DatagramBatch) {
-        self.waiting_bytes += batch.held_bytes();
+        self.waiting_bytes += batch.memory_bytes();
         self.batches.push_front(batch);
     }
 
@@ -311,16 +311,16 @@ impl UdpOut {
             }
             return false;
         }
-        let being_sent = usize::from(self.next_place > 0);
+        let being_sent = usize::from(self.next_index > 0);
         let open = self.batches.iter_mut().skip(being_sent).rev();
         let last = open
             .take(BATCHES_TRIED_MAX)
             .find(|batch| batch.kind == kind);
         match last {
             Some(batch) if batch.takes(datagram) => {
-                self.waiting_bytes -= batch.held_bytes();
+                self.waiting_bytes -= batch.memory_bytes();
                 batch.add(datagram);
-                self.waiting_bytes += batch.held_bytes();
+                self.waiting_bytes += batch.memory_bytes();
             }
             Some(_) | None => {
                 let batch = DatagramBatch {
@@ -328,7 +328,7 @@ impl UdpOut {
                     bytes: datagram.to_vec(),
                     datagram_bytes: datagram.len(),
                 };
-                self.waiting_bytes += batch.held_bytes();
+                self.waiting_bytes += batch.memory_bytes();
                 self.batches.push_back(batch);
             }
         }
@@ -357,7 +357,7 @@ impl UdpOut {
             .collect();
         self.put_in_order(clients);
         // The indexes now belong to other clients.
-        self.places.clear();
+        self.indexes.clear();
         let clients = || self.clients.iter();
         self.source = source.filter(|source| clients().any(|client| client.address == *source));
         let figures = clients().map(|client| known.get(&client.address).copied());
@@ -380,16 +380,16 @@ impl UdpOut {
     /// Sets the clients. Those that have got the first batch come first, so that they do not get it
     /// again.
     fn put_in_order(&mut self, clients: Rc<[Destination]>) {
-        if self.next_place == 0 {
+        if self.next_index == 0 {
             self.clients = clients;
             return;
         }
-        let had = self.clients.iter().take(self.next_place);
+        let had = self.clients.iter().take(self.next_index);
         let had: HashSet<SocketAddr> = had.map(|client| client.address).collect();
         let (mut first, rest): (Vec<Destination>, Vec<Destination>) = clients
             .iter()
             .partition(|client| had.contains(&client.address));
-        self.next_place = first.len();
+        self.next_index = first.len();
         first.extend(rest);
         self.clients = first.into();
     }
@@ -398,7 +398,7 @@ impl UdpOut {
 impl DatagramBatch {
     /// Returns its memory in bytes, its share of the queue included. The queue's capacity is at
     /// most twice its length.
-    fn held_bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         self.bytes.capacity() + 2 * size_of::<DatagramBatch>()
     }
 

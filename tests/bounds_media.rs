@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use tollgate::format::splice::{Incompatible, Splicer};
-use tollgate::format::{Finding, Format, HELD_BYTES_MAX, Scanner};
+use tollgate::format::{Finding, Format, MEMORY_BYTES_MAX, Scanner};
 use tollgate::gather::Gather;
 use tollgate::hls::{Cutter, Plan};
 use tollgate::stream::{Detected, Limits, Outcome, Pool, StreamBuffer, Supply, ViewerId};
@@ -17,7 +17,7 @@ mod counting;
 #[path = "bounds/media.rs"]
 mod media;
 
-use counting::{Counting, allocated, held};
+use counting::{Counting, allocated, memory_bytes};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -48,20 +48,20 @@ fn a_byte_costs_a_scanner_little_and_it_holds_no_more_than_is_said() {
     for (name, source) in media::all() {
         for (piece, bytes_max) in PIECES {
             let source = &source[..source.len().min(bytes_max)];
-            let before = (allocated(), held());
+            let before = (allocated(), memory_bytes());
             let mut scanner = Scanner::default();
             for bytes in source.chunks(piece) {
                 scanner.feed(bytes, &mut |_, _| {});
-                let now = usize::try_from(held() - before.1).unwrap_or_default();
+                let now = usize::try_from(memory_bytes() - before.1).unwrap_or_default();
                 assert!(
-                    now <= HELD_BYTES_MAX,
+                    now <= MEMORY_BYTES_MAX,
                     "{name} by {piece}: {now} bytes are held"
                 );
             }
             assert_cheap(name, piece, allocated() - before.0, source.len());
             drop(scanner);
             assert_eq!(
-                held(),
+                memory_bytes(),
                 before.1,
                 "{name}: something is held when all is over"
             );
@@ -75,10 +75,14 @@ fn a_byte_costs_a_stream_little_whoever_watches() {
         for (piece, bytes_max) in PIECES {
             let source = &source[..source.len().min(bytes_max)];
             for audience in Audience::ALL {
-                let before = held();
+                let before = memory_bytes();
                 let cost = Scene::new(audience).run(name, &[source], piece);
                 assert_cheap(name, piece, cost, source.len());
-                assert_eq!(held(), before, "{name}: something is held when all is over");
+                assert_eq!(
+                    memory_bytes(),
+                    before,
+                    "{name}: something is held when all is over"
+                );
             }
         }
     }
@@ -89,13 +93,17 @@ fn a_byte_costs_little_where_sources_follow_each_other() {
     for (name, source) in media::all() {
         for (piece, bytes_max) in PIECES {
             let source = &source[..source.len().min(bytes_max)];
-            let before = held();
+            let before = memory_bytes();
             let half = &source[..source.len() / 2];
             let mut scene = Scene::new(Audience::Steady);
             scene.splicer = Some(Splicer::new(UNIT_BYTES_MAX));
             let cost = scene.run(name, &[half, source], piece);
             assert_cheap(name, piece, cost, half.len() + source.len());
-            assert_eq!(held(), before, "{name}: something is held when all is over");
+            assert_eq!(
+                memory_bytes(),
+                before,
+                "{name}: something is held when all is over"
+            );
         }
     }
 }
@@ -166,7 +174,7 @@ impl Scene {
 
     /// Says how many bytes were allocated for the media of sources that follow each other.
     fn run(mut self, name: &str, sources: &[&[u8]], piece: usize) -> usize {
-        let before = held();
+        let before = memory_bytes();
         let pieces = sources[0].len() / piece.max(1);
         for source in sources {
             for (number, bytes) in source.chunks(piece).enumerate() {
@@ -179,7 +187,7 @@ impl Scene {
                 self.check(
                     name,
                     piece,
-                    usize::try_from(held() - before).unwrap_or_default(),
+                    usize::try_from(memory_bytes() - before).unwrap_or_default(),
                 );
                 if !goes_on {
                     break;
@@ -271,12 +279,12 @@ impl Scene {
         self.stream.check();
         // Of the buffer, its list of blocks takes less than a sixteenth.
         let bound = LIMITS.buffer_bytes / 16 * 17
-            + LIMITS.held_beside_buffer_max()
+            + LIMITS.memory_beside_buffer_max()
             + STALLED_MAX * VIEWER_BYTES
             + self
                 .splicer
                 .as_ref()
-                .map_or(0, |_| Splicer::held_bytes_max(UNIT_BYTES_MAX));
+                .map_or(0, |_| Splicer::memory_bytes_max(UNIT_BYTES_MAX));
         let bound = bound + self.spliced.capacity();
         assert!(
             now <= bound,

@@ -93,7 +93,7 @@ fn of_mpeg_ts_viewers_have_whole_pes_packets_at_every_byte() {
     for stream in [interleaved(), corpus::file("h264.ts")] {
         let all = pes_packets(&stream);
         let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
-        let mut held_most = 0;
+        let mut pending_most = 0;
         for (at, byte) in stream.iter().enumerate() {
             splicer.feed(&[*byte], &mut out).expect("like itself");
             let (come, gone) = ((at + 1) / PACKET_BYTES, out.len() / PACKET_BYTES);
@@ -107,7 +107,7 @@ fn of_mpeg_ts_viewers_have_whole_pes_packets_at_every_byte() {
                 assert!(!has_part, "a part of {places:?} is out, {gone} of {come}");
             }
             // What is held begins with one that may not be whole yet.
-            held_most = held_most.max(come - gone);
+            pending_most = pending_most.max(come - gone);
             let first = all.iter().find(|(places, _)| places[0] == gone);
             let is_open = first.is_some_and(|(places, has_length)| {
                 let is_shown = *has_length && places.last().is_some_and(|last| *last < come);
@@ -119,7 +119,7 @@ fn of_mpeg_ts_viewers_have_whole_pes_packets_at_every_byte() {
             });
             assert!(come == gone || is_open, "{gone} of {come} are out");
         }
-        assert!(held_most > 5, "at most {held_most} packets were held");
+        assert!(pending_most > 5, "at most {pending_most} packets were held");
         splicer.finish(&mut out);
         assert!(out == stream, "one source alone loses nothing");
     }
@@ -195,12 +195,12 @@ fn what_never_ends_is_not_waited_for() {
     // Nor is more kept than may be.
     let picture = pes(VIDEO, 0.0, &[0x55; 90_000]);
     let source = [tables, picture].concat();
-    let before = counting::held();
+    let before = counting::memory_bytes();
     let (mut splicer, mut out) = (Splicer::new(20_000), Vec::new());
     splicer.feed(&source, &mut out).expect("like itself");
     assert!(out.len() > 60_000);
-    let held = (counting::held() - before) as usize - out.capacity();
-    assert!(held <= Splicer::held_bytes_max(20_000), "{held}");
+    let held = (counting::memory_bytes() - before) as usize - out.capacity();
+    assert!(held <= Splicer::memory_bytes_max(20_000), "{held}");
 }
 
 /// As encoders write it whose camera is slower than their microphone.

@@ -17,18 +17,18 @@ use tollgate::time::UnixTime;
 const BYTES_MAX: usize = 6;
 
 /// Calls with every input over these letters.
-fn each(letters: &[u8], mut look: impl FnMut(&[u8])) {
-    fn go(letters: &[u8], input: &mut Vec<u8>, look: &mut impl FnMut(&[u8])) {
-        look(input);
+fn each(letters: &[u8], mut check: impl FnMut(&[u8])) {
+    fn go(letters: &[u8], input: &mut Vec<u8>, check: &mut impl FnMut(&[u8])) {
+        check(input);
         if input.len() < BYTES_MAX {
             for letter in letters {
                 input.push(*letter);
-                go(letters, input, look);
+                go(letters, input, check);
                 input.pop();
             }
         }
     }
-    go(letters, &mut Vec::new(), &mut look);
+    go(letters, &mut Vec::new(), &mut check);
 }
 
 /// Feeds a machine every input, and checks that splits make no difference.
@@ -261,9 +261,9 @@ fn tuples_are_read_or_refused() {
 }
 
 /// Calls with every text over these letters after a beginning.
-fn each_behind(beginning: &str, letters: &[u8], look: impl Fn(&str)) {
+fn each_behind(beginning: &str, letters: &[u8], check: impl Fn(&str)) {
     each(letters, |input| {
-        look(&format!("{beginning}{}", String::from_utf8_lossy(input)));
+        check(&format!("{beginning}{}", String::from_utf8_lossy(input)));
     });
 }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use encoder::{Encoder, KINDS, Kind, Splits};
 use playlist::{Checker, Playlist};
-use tollgate::format::{HELD_BYTES_MAX, Scanner};
+use tollgate::format::{MEMORY_BYTES_MAX, Scanner};
 use tollgate::gather::Gather;
 use tollgate::hls::{BlockingReload, Content, Cutter, HlsRequest, HlsResponse, NoPlaylist, Plan};
 use tollgate::stream::{End, Limits, Outcome, Pool, StreamBuffer, Supply, ViewerId};
@@ -102,7 +102,7 @@ impl Rig {
             left -= 1.0;
             if let Ok(list) = self.list() {
                 let now = self.seconds;
-                checker.look(&list, now, |name| self.fetch(name));
+                checker.check(&list, now, |name| self.fetch(name));
             }
         }
     }
@@ -694,7 +694,7 @@ fn the_last_fragment_before_another_header_or_the_end_lasts_as_long_as_its_sampl
 
 #[test]
 fn a_source_that_changes_its_header_all_the_time_holds_little() {
-    let before = counting::held();
+    let before = counting::memory_bytes();
     let mut rig = Rig::new(64 << 20);
     let mut encoder = Encoder::new(Kind::Mp4);
     for width in 0..100 {
@@ -708,8 +708,8 @@ fn a_source_that_changes_its_header_all_the_time_holds_little() {
         let media = encoder.run(4.0);
         rig.feed(&media, 4.0);
     }
-    let held = (counting::held() - before) as usize - rig.source.capacity();
-    assert!(held < Cutter::HELD_BYTES_MAX + HELD_BYTES_MAX, "{held}");
+    let held = (counting::memory_bytes() - before) as usize - rig.source.capacity();
+    assert!(held < Cutter::MEMORY_BYTES_MAX + MEMORY_BYTES_MAX, "{held}");
 }
 
 #[test]
@@ -741,7 +741,7 @@ fn a_list_begins_with_no_lower_number_again() {
         rig.watch(&mut encoder, 30.0, &mut checker);
         rig.cutter.finish(rig.source.len() as u64, is_complete);
         let (list, now) = (rig.list().unwrap(), rig.seconds);
-        checker.look(&list, now, |name| rig.fetch(name));
+        checker.check(&list, now, |name| rig.fetch(name));
     }
 }
 

@@ -53,7 +53,7 @@ fn remuxed(
     mut pieces: impl Iterator<Item = usize>,
 ) -> Vec<u8> {
     let stream = spliced((format, file), times);
-    let before = counting::held();
+    let before = counting::memory_bytes();
     let mut remuxer = Remuxer::new(format, to, UNIT_BYTES_MAX).expect("it can be read");
     let mut out = Vec::new();
     let mut rest = &stream[..];
@@ -63,8 +63,8 @@ fn remuxed(
         remuxer
             .feed(now, &mut (1 << 40), &mut out)
             .expect("it is understood");
-        let held = (counting::held() - before) as usize - out.capacity();
-        assert!(held <= Remuxer::held_bytes_max(UNIT_BYTES_MAX), "{held}");
+        let held = (counting::memory_bytes() - before) as usize - out.capacity();
+        assert!(held <= Remuxer::memory_bytes_max(UNIT_BYTES_MAX), "{held}");
         rest = later;
     }
     remuxer.finish(&mut out).expect("it is understood");

@@ -252,13 +252,13 @@ fn a_long_moof_is_not_looked_at_whole() {
         let header = mp4_box(b"mfhd", &[&[0, 0, 0, 0, 0, 0, 0, 7]]);
         let traf = mp4_box(b"traf", &[&mp4_box(b"tfhd", &[&[0, 2, 0, 0, 0, 0, 0, 1]])]);
         let moof = mp4_box(b"moof", &[&header, &filler, &traf]);
-        let before = counting::held();
+        let before = counting::memory_bytes();
         let (mut splicer, mut out) = (Splicer::new(8 << 20), Vec::new());
         splicer.feed(&head, &mut out).expect("like itself");
         let mut most = 0;
         for piece in moof.chunks(16 << 10).take(moof.len() >> 14) {
             splicer.feed(piece, &mut out).expect("like itself");
-            let held = (counting::held() - before) as usize;
+            let held = (counting::memory_bytes() - before) as usize;
             most = most.max(held - out.capacity());
         }
         assert!(most < 600 << 10, "{most} bytes wait for the end of a moof");

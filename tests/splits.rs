@@ -49,7 +49,7 @@ impl Answers {
     }
 
     fn take(&mut self, relay: &mut Relay, id: ConnectionId) {
-        while relay.read_pipelined(Instant::START).is_some() {}
+        while relay.do_deferred_work(Instant::START).is_some() {}
         let mut write = |_, gather: &Gather<'_>| {
             for slice in gather.slices() {
                 self.text += &String::from_utf8_lossy(slice);

@@ -96,8 +96,8 @@ pub(crate) fn elements(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     let each = std::iter::from_fn(move || {
         let head = head(rest).ok()?;
         let size = usize::try_from(head.size?).ok()?;
-        let (element, behind) = rest.get(head.bytes()..)?.split_at_checked(size)?;
-        rest = behind;
+        let (element, after) = rest.get(head.bytes()..)?.split_at_checked(size)?;
+        rest = after;
         Some((head.id, element))
     });
     each.take(ELEMENTS_MAX)

@@ -3,7 +3,7 @@
 //! key frame.
 
 use super::header::{HEADER_BYTES_MAX, Header, InParts, Parts};
-use super::window::{LookResult, Unread, Walker, whole};
+use super::window::{StepResult, Unread, Walker, whole};
 use super::{Finding, Findings, SOUND_SPACING, Start, UNIT_SPACING, Unsupported, is_spaced};
 use crate::copied::Copied;
 #[cfg(feature = "handover")]
@@ -14,7 +14,7 @@ use crate::copied::CopiedPart;
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Flv {
     /// Tags of the header.
-    tags: Tags,
+    tags: HeaderTags,
     /// Whether the stream has had video.
     has_video: bool,
     /// Time of the first tag, in milliseconds.
@@ -30,11 +30,11 @@ pub(super) struct Flv {
 /// changes wait for the next key frame.
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-struct Tags {
+struct HeaderTags {
     /// Head of the file. `None` until it has been read.
     head: Option<[u8; HEAD_BYTES]>,
     /// Whether the header has been reported.
-    is_told: bool,
+    is_reported: bool,
     /// Metadata, then the sequence headers of pictures and of sound.
     kept: [Tag; 3],
 }
@@ -45,7 +45,7 @@ struct Tags {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Tag {
     /// Tag in force.
-    told: Copied,
+    current: Copied,
     /// Newest tag, if it differs.
     next: Copied,
     /// Whether `next` differs from the tag in force.
@@ -109,7 +109,7 @@ enum TagKind {
 }
 
 impl Walker<Findings<'_>> for Flv {
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> LookResult {
+    fn step(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> StepResult {
         if self.tags.head.is_none() {
             let head = seen.first_chunk::<HEAD_BYTES>();
             let head = head.ok_or(Unread::Needs(HEAD_BYTES))?;
@@ -163,7 +163,7 @@ impl Flv {
         let is_join =
             kind == TagKind::KeyFrame || (kind == TagKind::Sound && is_sound_only && spaced);
         // An early viewer, before the first join point, needs the tags so far.
-        let is_first = !self.tags.is_told && matches!(kind, TagKind::Picture | TagKind::Sound);
+        let is_first = !self.tags.is_reported && matches!(kind, TagKind::Picture | TagKind::Sound);
         if (is_join || is_first) && self.tags.apply_newest() {
             (self.last_unit, self.last_join) = (None, None);
             findings(Finding::Header, self.header());
@@ -183,7 +183,7 @@ impl Flv {
     pub(super) fn copied(&mut self, part: CopiedPart) -> Option<&mut Copied> {
         let [metadata, ..] = &mut self.tags.kept;
         match part {
-            CopiedPart::Header => Some(&mut metadata.told),
+            CopiedPart::Header => Some(&mut metadata.current),
             CopiedPart::NextHeader => Some(&mut metadata.next),
             _ => None,
         }
@@ -192,27 +192,31 @@ impl Flv {
     /// Returns whether a handed-over state is possible. Offsets are only compared.
     #[cfg(feature = "handover")]
     pub(super) fn is_valid(&self) -> bool {
-        let mut tags = self.tags.kept.iter().flat_map(|tag| [&tag.told, &tag.next]);
+        let mut tags = self
+            .tags
+            .kept
+            .iter()
+            .flat_map(|tag| [&tag.current, &tag.next]);
         tags.all(|tag| tag.len() <= METADATA_BYTES_MAX)
     }
 }
 
-impl InParts for Tags {
+impl InParts for HeaderTags {
     fn each(&self, _counter: Option<u8>, part: &mut dyn FnMut(&[u8])) {
-        let head = self.head.iter().filter(|_| self.is_told);
-        let tags = self.kept.iter().map(|tag| tag.told.as_slice());
+        let head = self.head.iter().filter(|_| self.is_reported);
+        let tags = self.kept.iter().map(|tag| tag.current.as_slice());
         head.map(|head| &head[..]).chain(tags).for_each(part);
     }
 }
 
-impl Tags {
+impl HeaderTags {
     /// Puts the newest tags in force. Returns whether the header has changed.
     fn apply_newest(&mut self) -> bool {
-        let mut is_new = !std::mem::replace(&mut self.is_told, true);
+        let mut is_new = !std::mem::replace(&mut self.is_reported, true);
         for tag in &mut self.kept {
             if std::mem::take(&mut tag.has_changed) {
-                std::mem::swap(&mut tag.told.bytes, &mut tag.next.bytes);
-                tag.told.forget();
+                std::mem::swap(&mut tag.current.bytes, &mut tag.next.bytes);
+                tag.current.forget();
                 tag.next.forget();
                 is_new = true;
             }
@@ -225,11 +229,11 @@ impl Tag {
     /// Sets the newest tag. With `is_timeless` its time is replaced by 0.
     fn set_newest(&mut self, tag: &[u8], is_timeless: bool) {
         let time = if is_timeless { &[0; 4] } else { &tag[4..8] };
-        let is_told = self.told.len() == tag.len()
-            && self.told[..4] == tag[..4]
-            && self.told[4..8] == *time
-            && self.told[8..] == tag[8..];
-        self.has_changed = !is_told;
+        let is_same = self.current.len() == tag.len()
+            && self.current[..4] == tag[..4]
+            && self.current[4..8] == *time
+            && self.current[8..] == tag[8..];
+        self.has_changed = !is_same;
         if self.has_changed {
             self.next.clear();
             let next = &mut self.next.bytes;

@@ -1,11 +1,11 @@
 //! Sound that is a bare row of frames: MPEG audio (ISO/IEC 11172-3, 13818-3) and AAC in ADTS
 //! (ISO/IEC 13818-7, 14496-3).
 //!
-//! A [`Walk`] goes from frame head to frame head. It counts the bytes between and never looks at
+//! A [`Sound`] goes from frame head to frame head. It counts the bytes between and never looks at
 //! them. It also counts ID3v2 tags that stand where a frame could. Where it finds no head, it
 //! searches for heads in a row, and holds a few frames at most meanwhile.
 
-use super::window::{LookResult, Unread, Walker};
+use super::window::{StepResult, Unread, Walker};
 use super::{
     Finding, Findings, Format, Header, SEARCH_BYTES_MAX, SOUND_SPACING, Start, UNIT_SPACING,
     Unsupported,
@@ -15,17 +15,17 @@ use crate::time::MediaTime;
 /// The two kinds of frames. Their heads differ by the layer bits, which are zero in ADTS only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) enum Codec {
+pub(super) enum SoundCodec {
     Mpeg,
     Adts,
 }
 
-impl Codec {
+impl SoundCodec {
     /// Returns the format of a stream of such frames.
     pub fn format(self) -> Format {
         match self {
-            Codec::Mpeg => Format::Mp3,
-            Codec::Adts => Format::Aac,
+            SoundCodec::Mpeg => Format::Mp3,
+            SoundCodec::Adts => Format::Aac,
         }
     }
 }
@@ -44,7 +44,7 @@ const RESYNC_FRAMES: usize = 2;
 const HEAD_BYTES: usize = 6;
 
 /// First bytes of a head that rule out most other bytes ([`may_begin_head`]).
-const TELLING_BYTES: usize = 3;
+const LENGTH_BYTES: usize = 3;
 
 const TAG_HEAD_BYTES: usize = 10;
 
@@ -77,12 +77,12 @@ impl Frame {
             if !may_begin_head(head) {
                 return Err(Unsupported.into());
             }
-            let telling = if head.len() < TELLING_BYTES {
+            let needed = if head.len() < LENGTH_BYTES {
                 head.len() + 1
             } else {
                 HEAD_BYTES
             };
-            return Err(Unread::Needs(at + telling));
+            return Err(Unread::Needs(at + needed));
         };
         if head[0] != 0xFF || head[1] & 0xE0 != 0xE0 {
             return Err(Unsupported.into());
@@ -124,11 +124,11 @@ impl Frame {
         self.length as usize
     }
 
-    pub(super) fn codec(&self) -> Codec {
+    pub(super) fn codec(&self) -> SoundCodec {
         if self.constant & LAYER_BITS == 0 {
-            Codec::Adts
+            SoundCodec::Adts
         } else {
-            Codec::Mpeg
+            SoundCodec::Mpeg
         }
     }
 
@@ -136,7 +136,7 @@ impl Frame {
     /// more than one block counts as one block: such frames are not in use.
     pub fn samples(&self) -> (u32, u32) {
         let [_, kind, rates, _] = self.constant.to_be_bytes();
-        if self.codec() == Codec::Adts {
+        if self.codec() == SoundCodec::Adts {
             let index = usize::from(rates >> 2 & 0x0F);
             return (1024, ADTS_RATES.get(index).copied().unwrap_or_default());
         }
@@ -228,16 +228,16 @@ const fn slot_length(kind: usize, bit_rate: usize, sampling_rate: usize) -> u16 
     length as u16
 }
 
-/// Returns the first position, from `at` on, at which `look` finds a frame or needs more bytes. After
-/// some looks in vain it returns the next position.
+/// Returns the first position, from `at` on, at which `read` finds a frame or needs more bytes.
+/// After some looks in vain it returns the next position.
 pub(super) fn search(
     bytes: &[u8],
     mut at: usize,
-    look: impl Fn(&[u8]) -> Result<Frame, Unread>,
+    read: impl Fn(&[u8]) -> Result<Frame, Unread>,
 ) -> usize {
     for _ in 0..HEADS_AT_ONCE {
         at = next_head(bytes, at);
-        if !matches!(look(&bytes[at..]), Err(Unread::Other(_))) {
+        if !matches!(read(&bytes[at..]), Err(Unread::Other(_))) {
             break;
         }
         at += 1;
@@ -249,9 +249,9 @@ pub(super) fn search(
 /// three bytes as there are.
 pub(super) fn next_head(bytes: &[u8], mut at: usize) -> usize {
     loop {
-        let behind = bytes.get(at..).unwrap_or_default();
-        let sync = behind.iter().position(|byte| *byte == 0xFF);
-        at += sync.unwrap_or(behind.len());
+        let rest = bytes.get(at..).unwrap_or_default();
+        let sync = rest.iter().position(|byte| *byte == 0xFF);
+        at += sync.unwrap_or(rest.len());
         if may_begin_head(bytes.get(at..).unwrap_or_default()) {
             return at;
         }
@@ -259,7 +259,7 @@ pub(super) fn next_head(bytes: &[u8], mut at: usize) -> usize {
     }
 }
 
-/// Returns whether a head may begin here, by its first [`TELLING_BYTES`]. If there are fewer, more
+/// Returns whether a head may begin here, by its first [`LENGTH_BYTES`]. If there are fewer, more
 /// may begin one. A search and a reader of heads must agree on this: otherwise the bytes that wait
 /// would depend on how the input is cut.
 fn may_begin_head(bytes: &[u8]) -> bool {
@@ -278,7 +278,7 @@ fn may_begin_head(bytes: &[u8]) -> bool {
 }
 
 /// Returns the first of `frames` frames in a row. With a codec only its frames count.
-pub(super) fn row(bytes: &[u8], codec: Option<Codec>, frames: usize) -> Result<Frame, Unread> {
+pub(super) fn row(bytes: &[u8], codec: Option<SoundCodec>, frames: usize) -> Result<Frame, Unread> {
     let first = Frame::read(bytes, 0)?;
     if codec.is_some_and(|codec| codec != first.codec()) {
         return Err(Unsupported.into());
@@ -295,7 +295,7 @@ pub(super) fn row(bytes: &[u8], codec: Option<Codec>, frames: usize) -> Result<F
 }
 
 /// Returns the length of the ID3v2 tag at the front, with head and footer.
-fn tag(bytes: &[u8]) -> LookResult {
+fn tag(bytes: &[u8]) -> StepResult {
     if !bytes
         .iter()
         .zip(b"ID3")
@@ -305,12 +305,12 @@ fn tag(bytes: &[u8]) -> LookResult {
     }
     let Some([_, _, _, major, minor, flags, size @ ..]) = bytes.first_chunk::<TAG_HEAD_BYTES>()
     else {
-        let telling = if bytes.len() < 3 {
+        let needed = if bytes.len() < 3 {
             bytes.len() + 1
         } else {
             TAG_HEAD_BYTES
         };
-        return Err(Unread::Needs(telling));
+        return Err(Unread::Needs(needed));
     };
     if *major == 0xFF || *minor == 0xFF || size.iter().any(|byte| *byte >= 0x80) {
         return Err(Unsupported.into());
@@ -385,13 +385,13 @@ impl SampleClock {
 
 /// Walks through the frames of one stream.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) struct Walk {
+pub(super) struct Sound {
     /// Codec. `None` until frames prove one.
-    codec: Option<Codec>,
+    codec: Option<SoundCodec>,
     /// Format that the findings give the stream.
     format: Format,
     /// What the next byte begins.
-    place: Expected,
+    expected: Expected,
     /// Time of the next frame.
     clock: SampleClock,
     /// No join before this offset.
@@ -400,16 +400,16 @@ pub(super) struct Walk {
     unit_from: u64,
 }
 
-impl Walker<Findings<'_>> for Walk {
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> LookResult {
-        if let Expected::Search(searched) = self.place {
+impl Walker<Findings<'_>> for Sound {
+    fn step(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> StepResult {
+        if let Expected::Search(searched) = self.expected {
             return self.search(searched, seen, at, findings);
         }
         match tag(seen) {
             Err(Unread::Other(_)) => {}
             length_or_needs => return length_or_needs,
         }
-        if let Expected::Boundary(before) = self.place {
+        if let Expected::Boundary(before) = self.expected {
             match Frame::read(seen, 0) {
                 Err(Unread::Needs(length)) => return Err(Unread::Needs(length)),
                 Ok(frame) if frame.follows(&before) => {
@@ -422,14 +422,14 @@ impl Walker<Findings<'_>> for Walk {
     }
 }
 
-impl Walk {
+impl Sound {
     /// Returns a walk at the stream's first byte. The first frames show the codec and correct the
     /// format, since a tag does not show what follows it.
-    pub(super) fn new(format: Format) -> Walk {
-        Walk {
+    pub(super) fn new(format: Format) -> Sound {
+        Sound {
             codec: None,
             format,
-            place: Expected::Beginning,
+            expected: Expected::Beginning,
             clock: SampleClock::default(),
             join_from: 0,
             unit_from: 0,
@@ -443,7 +443,7 @@ impl Walk {
         seen: &[u8],
         at: u64,
         findings: &mut Findings<'_>,
-    ) -> LookResult {
+    ) -> StepResult {
         let frames = if self.codec.is_some() {
             RESYNC_FRAMES
         } else {
@@ -453,7 +453,7 @@ impl Walk {
         if searched + failed as u64 > SEARCH_BYTES_MAX {
             return Err(Unsupported.into());
         }
-        self.place = Expected::Search(searched + failed as u64);
+        self.expected = Expected::Search(searched + failed as u64);
         if failed > 0 {
             return Ok(failed as u64);
         }
@@ -474,15 +474,15 @@ impl Walk {
         seen: &[u8],
         at: u64,
         findings: &mut Findings<'_>,
-    ) -> LookResult {
+    ) -> StepResult {
         if at >= self.join_from {
             let needed = frame.length().min(STATISTICS_BYTES);
             let bytes = seen.get(..needed).ok_or(Unread::Needs(needed))?;
-            if frame.codec() == Codec::Adts || !is_statistics(bytes) {
+            if frame.codec() == SoundCodec::Adts || !is_statistics(bytes) {
                 self.report(at, findings);
             }
         }
-        self.place = Expected::Boundary(frame);
+        self.expected = Expected::Boundary(frame);
         self.clock.count(&frame);
         Ok(frame.length() as u64)
     }

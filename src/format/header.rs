@@ -111,7 +111,7 @@ impl Header<'_> {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Elements {
     /// Header in force: the newest complete one.
-    told: Copied,
+    current: Copied,
     /// Next header, as far as it has come.
     next: Copied,
 }
@@ -144,21 +144,21 @@ impl Elements {
 
     /// Puts the next header in force.
     pub fn use_next(&mut self) {
-        self.told = std::mem::take(&mut self.next.bytes).into();
+        self.current = std::mem::take(&mut self.next.bytes).into();
         self.next.forget();
-        self.told.bytes.shrink_to_fit();
+        self.current.bytes.shrink_to_fit();
     }
 
     /// Lends the header in force.
     pub fn lend(&self) -> Header<'_> {
-        Header(Parts::Whole(&self.told))
+        Header(Parts::Whole(&self.current))
     }
 
     /// Returns the bytes of this kind.
     #[cfg(feature = "handover")]
     pub fn copied(&mut self, part: CopiedPart) -> Option<&mut Copied> {
         match part {
-            CopiedPart::Header => Some(&mut self.told),
+            CopiedPart::Header => Some(&mut self.current),
             CopiedPart::NextHeader => Some(&mut self.next),
             _ => None,
         }
@@ -167,7 +167,7 @@ impl Elements {
     /// Returns whether a handed-over state is possible.
     #[cfg(feature = "handover")]
     pub fn is_valid(&self) -> bool {
-        self.told.len() <= HEADER_BYTES_MAX && self.next.len() <= HEADER_BYTES_MAX
+        self.current.len() <= HEADER_BYTES_MAX && self.next.len() <= HEADER_BYTES_MAX
     }
 }
 
@@ -177,8 +177,8 @@ mod tests {
 
     const MOST: usize = 256 * 1024;
 
-    fn held_bytes(elements: &Elements) -> usize {
-        elements.told.capacity() + elements.next.capacity()
+    fn memory_bytes(elements: &Elements) -> usize {
+        elements.current.capacity() + elements.next.capacity()
     }
 
     struct Pieces(&'static [&'static [u8]]);
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_header_counts_when_it_is_whole_and_the_next_one_starts_empty() {
         let mut elements = Elements::default();
-        assert_eq!((elements.has_begun(), held_bytes(&elements)), (false, 0));
+        assert_eq!((elements.has_begun(), memory_bytes(&elements)), (false, 0));
         assert_eq!(elements.append(b"one"), Ok(()));
         assert_eq!(elements.append(b"two"), Ok(()));
         assert_eq!((elements.has_begun(), elements.lend().length()), (true, 0));
@@ -223,13 +223,13 @@ mod tests {
             (elements.has_begun(), elements.lend().to_vec()),
             (false, b"onetwo".to_vec())
         );
-        assert_eq!(held_bytes(&elements), 6);
+        assert_eq!(memory_bytes(&elements), 6);
         assert_eq!(elements.append(b"given up"), Ok(()));
         elements.begin();
         assert!(!elements.has_begun());
         assert_eq!(elements.append(b"next"), Ok(()));
         assert_eq!(elements.lend().to_vec(), b"onetwo");
-        assert!((10..64).contains(&held_bytes(&elements)));
+        assert!((10..64).contains(&memory_bytes(&elements)));
         elements.use_next();
         assert_eq!(elements.lend().to_vec(), b"next");
     }
@@ -247,7 +247,7 @@ mod tests {
         elements.use_next();
         assert_eq!(elements.lend().length(), MOST);
         assert_eq!(elements.append(&vec![1; MOST]), Ok(()));
-        assert_eq!(held_bytes(&elements), 2 * MOST);
+        assert_eq!(memory_bytes(&elements), 2 * MOST);
     }
 
     #[cfg(feature = "handover")]
@@ -256,7 +256,11 @@ mod tests {
         let fits = |told: usize, next: usize| {
             let (told, next) = (vec![0; told], vec![0; next]);
             let (told, next) = (told.into(), next.into());
-            Elements { told, next }.is_valid()
+            Elements {
+                current: told,
+                next,
+            }
+            .is_valid()
         };
         assert!(fits(MOST, MOST));
         assert!(!fits(MOST + 1, 0) && !fits(0, MOST + 1));

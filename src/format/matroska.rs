@@ -8,7 +8,7 @@
 
 use super::ebml::{self, Head};
 use super::header::Elements;
-use super::window::{LookResult, Unread, Walker, whole};
+use super::window::{StepResult, Unread, Walker, whole};
 use super::{Finding, Findings, Format, Prelude, Start, UNIT_SPACING, Unsupported, is_spaced};
 
 pub(crate) const EBML: u32 = 0x1a45_dfa3;
@@ -126,7 +126,7 @@ pub(super) fn doc_type(bytes: &[u8]) -> Result<Format, Unread> {
 }
 
 impl Walker<Findings<'_>> for Matroska {
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> LookResult {
+    fn step(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> StepResult {
         let head = ebml::head(seen)?;
         self.leave_levels(at, head, findings);
         let body_at = at + head.bytes() as u64;
@@ -215,7 +215,7 @@ impl Matroska {
     }
 
     /// Keeps an element of the header.
-    fn keep(&mut self, seen: &[u8], head: Head) -> LookResult {
+    fn keep(&mut self, seen: &[u8], head: Head) -> StepResult {
         let element = whole(seen, head.length()?, self.header.bytes_left())?;
         self.header.append(element)?;
         if head.id == TRACKS {
@@ -231,7 +231,7 @@ impl Matroska {
         at: u64,
         head: Head,
         findings: &mut Findings<'_>,
-    ) -> LookResult {
+    ) -> StepResult {
         let track_at = head.bytes();
         let more = Unread::Needs(seen.len() + 1);
         let track_bytes = seen.get(track_at).ok_or(more)?.leading_zeros() as usize + 1;

@@ -11,7 +11,7 @@
 //! the last [`Finding::Header`]. A finding copies nothing, so a source that changes its header often
 //! causes no extra work.
 //!
-//! A scanner holds at most [`HELD_BYTES_MAX`]. If a source needs more, the scanner reports
+//! A scanner holds at most [`MEMORY_BYTES_MAX`]. If a source needs more, the scanner reports
 //! [`Finding::Unknown`].
 
 mod detect;
@@ -32,7 +32,7 @@ use crate::copied::{Copied, CopiedPart};
 use crate::time::MediaTime;
 use detect::Beginning;
 use flv::Flv;
-use frames::Walk;
+use frames::Sound;
 pub use header::{HEADER_BYTES_MAX, Header};
 use matroska::Matroska;
 use mp4::Mp4;
@@ -224,7 +224,7 @@ pub type Findings<'a> = dyn FnMut(Finding, Header<'_>) + 'a;
 /// Maximal number of bytes that a scanner holds: the header in force, the next header, one element
 /// that is read whole, and the scanner itself. Each of the first three has at most
 /// [`HEADER_BYTES_MAX`].
-pub const HELD_BYTES_MAX: usize = 3 * HEADER_BYTES_MAX + 64 * 1024;
+pub const MEMORY_BYTES_MAX: usize = 3 * HEADER_BYTES_MAX + 64 * 1024;
 
 /// Maximal number of bytes that a scanner skips in search of an element that it knows. Then it
 /// reports [`Finding::Unknown`].
@@ -240,7 +240,7 @@ pub struct Unsupported;
 /// Scanner of one stream.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Scanner {
-    state: State,
+    state: ScannerState,
     window: Window,
     /// Offset of the next byte.
     offset: u64,
@@ -250,7 +250,7 @@ pub struct Scanner {
 }
 
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-enum State {
+enum ScannerState {
     /// The bytes so far do not show the format. They are at most [`detect::BYTES_MAX`].
     Undecided(Beginning),
     /// The format is known.
@@ -266,7 +266,7 @@ enum Container {
     Mp4(Box<Mp4>),
     Flv(Box<Flv>),
     Ogg(Box<Ogg>),
-    Sound(Box<Walk>),
+    Sound(Box<Sound>),
 }
 
 impl Container {
@@ -316,7 +316,7 @@ impl Container {
 impl Default for Scanner {
     fn default() -> Scanner {
         Scanner {
-            state: State::Undecided(Beginning::default()),
+            state: ScannerState::Undecided(Beginning::default()),
             window: Window::default(),
             offset: 0,
             searched: 0,
@@ -330,23 +330,23 @@ impl Scanner {
         let offset = self.offset;
         self.offset += bytes.len() as u64;
         match &mut self.state {
-            State::Unknown => {}
-            State::Known(container) => {
+            ScannerState::Unknown => {}
+            ScannerState::Known(container) => {
                 let fed = container.feed(&mut self.window, bytes, offset, findings);
                 if fed == Err(Unsupported) {
                     self.give_up(findings);
                 }
             }
-            State::Undecided(beginning) => {
+            ScannerState::Undecided(beginning) => {
                 for (index, byte) in bytes.iter().enumerate() {
                     self.searched += 1;
                     match beginning.take(*byte) {
                         Err(Unread::Needs(_)) => {}
                         Err(Unread::Other(Unsupported)) => return self.give_up(findings),
                         Ok(format) => {
-                            let held = std::mem::take(beginning);
+                            let pending = std::mem::take(beginning);
                             let rest = &bytes[index + 1..];
-                            return self.begin(format, &held.bytes, rest, findings);
+                            return self.begin(format, &pending.bytes, rest, findings);
                         }
                     }
                 }
@@ -357,63 +357,63 @@ impl Scanner {
     /// Returns the work since the last call, as the number of bytes that take as long to copy.
     pub fn take_work(&mut self) -> usize {
         let of_container = match &mut self.state {
-            State::Known(Container::MpegTs(scanner)) => scanner.take_work(),
-            State::Known(_) | State::Undecided(_) | State::Unknown => 0,
+            ScannerState::Known(Container::MpegTs(scanner)) => scanner.take_work(),
+            ScannerState::Known(_) | ScannerState::Undecided(_) | ScannerState::Unknown => 0,
         };
         let of_search = SEARCH_WORK * std::mem::take(&mut self.searched);
-        self.window.take_work() + self.window.take_held_work() + of_container + of_search
+        self.window.take_work() + self.window.take_pending_work() + of_container + of_search
     }
 
     /// Returns the newest header. It fits all points that were reported since.
     pub fn header(&self) -> Header<'_> {
         match &self.state {
-            State::Known(container) => container.header(),
-            State::Undecided(_) | State::Unknown => Header::NONE,
+            ScannerState::Known(container) => container.header(),
+            ScannerState::Undecided(_) | ScannerState::Unknown => Header::NONE,
         }
     }
 
     /// Returns whether only viewers who have the first byte can use the next bytes. This is so for
     /// MP4 whose positions count from the first byte.
     pub fn needs_first_byte(&self) -> bool {
-        matches!(&self.state, State::Known(Container::Mp4(mp4)) if mp4.is_absolute)
+        matches!(&self.state, ScannerState::Known(Container::Mp4(mp4)) if mp4.is_absolute)
     }
 
     /// Returns whether the bytes so far may be the beginning of a container.
     pub fn may_be_magic(&self) -> bool {
         match &self.state {
-            State::Undecided(beginning) => detect::may_be_magic(&beginning.bytes),
-            State::Known(_) | State::Unknown => false,
+            ScannerState::Undecided(beginning) => detect::may_be_magic(&beginning.bytes),
+            ScannerState::Known(_) | ScannerState::Unknown => false,
         }
     }
 
     /// Returns whether the stream can only be bare sound, or of unknown format. Its first bytes can
     /// then go out before the format is known.
     pub fn may_be_sound_only(&self) -> bool {
-        matches!(&self.state, State::Undecided(beginning) if beginning.may_be_sound_only())
+        matches!(&self.state, ScannerState::Undecided(beginning) if beginning.may_be_sound_only())
     }
 
-    fn begin(&mut self, format: Format, held: &[u8], rest: &[u8], findings: &mut Findings<'_>) {
+    fn begin(&mut self, format: Format, pending: &[u8], rest: &[u8], findings: &mut Findings<'_>) {
         findings(Finding::Format(format), Header::NONE);
         let mut container = match format {
             Format::WebM | Format::Matroska => Container::Matroska(Box::default()),
             Format::MpegTs => Container::MpegTs(Box::default()),
             Format::Ogg => Container::Ogg(Box::default()),
-            Format::Mp3 | Format::Aac => Container::Sound(Box::new(Walk::new(format))),
+            Format::Mp3 | Format::Aac => Container::Sound(Box::new(Sound::new(format))),
             Format::Mp4 => Container::Mp4(Box::default()),
             Format::Flv => Container::Flv(Box::default()),
         };
         let window = &mut self.window;
         // The scanner held the whole stream until here.
-        let fed = container.feed(window, held, 0, findings);
-        let rest_offset = held.len() as u64;
+        let fed = container.feed(window, pending, 0, findings);
+        let rest_offset = pending.len() as u64;
         match fed.and_then(|()| container.feed(window, rest, rest_offset, findings)) {
-            Ok(()) => self.state = State::Known(container),
+            Ok(()) => self.state = ScannerState::Known(container),
             Err(Unsupported) => self.give_up(findings),
         }
     }
 
     fn give_up(&mut self, findings: &mut Findings<'_>) {
-        self.state = State::Unknown;
+        self.state = ScannerState::Unknown;
         self.window = Window::default();
         findings(Finding::Unknown, Header::NONE);
     }
@@ -422,9 +422,9 @@ impl Scanner {
     #[cfg(feature = "handover")]
     pub(crate) fn copied(&mut self, part: CopiedPart) -> Option<&mut Copied> {
         if part == CopiedPart::Scanned {
-            return Some(&mut self.window.held);
+            return Some(&mut self.window.pending);
         }
-        let State::Known(container) = &mut self.state else {
+        let ScannerState::Known(container) = &mut self.state else {
             return None;
         };
         match container {
@@ -441,9 +441,9 @@ impl Scanner {
     #[cfg(feature = "handover")]
     pub(crate) fn is_valid(&self, offset: u64) -> bool {
         let state_fits = match &self.state {
-            State::Undecided(beginning) => beginning.is_valid(offset),
-            State::Known(container) => container.is_valid(offset),
-            State::Unknown => true,
+            ScannerState::Undecided(beginning) => beginning.is_valid(offset),
+            ScannerState::Known(container) => container.is_valid(offset),
+            ScannerState::Unknown => true,
         };
         state_fits && self.offset == offset && self.window.is_valid(offset, HEADER_BYTES_MAX)
     }

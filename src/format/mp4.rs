@@ -9,7 +9,7 @@ mod fragment;
 use std::ops::Range;
 
 use super::header::Elements;
-use super::window::{LookResult, Unread, Walker, whole};
+use super::window::{StepResult, Unread, Walker, whole};
 use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported, is_spaced};
 use crate::time::MediaTime;
 pub(crate) use fragment::{SampleRun, TrackFragment, decode_time, duration_of};
@@ -54,14 +54,14 @@ pub(crate) const MOOF_BYTES_MAX: usize = 256 * 1024;
 pub(crate) const NOT_SYNC: u32 = 0x1_0000;
 
 impl Walker<Findings<'_>> for Mp4 {
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> LookResult {
+    fn step(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> StepResult {
         let head = box_head(seen)?;
         let (kind, length) = (head.kind, head.length);
         if at.checked_add(length).is_none() {
             return Err(Unsupported.into());
         }
         let is_header = !self.has_header || matches!(&kind, b"ftyp" | b"moov");
-        let held_max = match (&kind, is_header) {
+        let element_bytes_max = match (&kind, is_header) {
             (b"mdat", true) => return Err(Unsupported.into()),
             (_, true) => self.header.bytes_left(),
             (b"moof", false) => MOOF_BYTES_MAX,
@@ -74,7 +74,7 @@ impl Walker<Findings<'_>> for Mp4 {
                 return Ok(length);
             }
         };
-        let whole = whole(seen, length, held_max)?;
+        let whole = whole(seen, length, element_bytes_max)?;
         if is_header {
             self.keep(&head, whole, at, findings)?;
         } else {
@@ -147,8 +147,8 @@ impl Tracks {
         let mut tracks = children(moov, b"trak").filter_map(|trak| {
             let mdia = child(trak, b"mdia")?;
             let is_video = child(mdia, b"hdlr")?.get(8..12)? == b"vide";
-            let ticks_per_second = child(mdia, b"mdhd").and_then(number_behind_times);
-            let id = number_behind_times(child(trak, b"tkhd")?)?;
+            let ticks_per_second = child(mdia, b"mdhd").and_then(number_after_times);
+            let id = number_after_times(child(trak, b"tkhd")?)?;
             Some((is_video, (id, ticks_per_second.unwrap_or_default())))
         });
         let first = tracks.clone().next();
@@ -270,7 +270,7 @@ pub(crate) fn box_head(seen: &[u8]) -> Result<BoxHead, Unread> {
 
 /// Returns the boxes in a whole box, as far as they are well-formed.
 pub(crate) fn boxes(content: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> + Clone {
-    places(content).map(|(kind, place)| (kind, &content[place]))
+    child_ranges(content).map(|(kind, place)| (kind, &content[place]))
 }
 
 /// Returns the content of each box of one kind.
@@ -289,7 +289,7 @@ pub(crate) fn child<'a>(content: &'a [u8], wanted: &[u8; 4]) -> Option<&'a [u8]>
 
 /// Reads the number after two times in a track's header or its media header: the track's number, or
 /// the ticks of its clock. In version 1 times have 64 bits.
-pub(crate) fn number_behind_times(header: &[u8]) -> Option<u32> {
+pub(crate) fn number_after_times(header: &[u8]) -> Option<u32> {
     number(header, if header.first() == Some(&1) { 20 } else { 12 })
 }
 
@@ -313,8 +313,8 @@ impl TrackBox<'_> {
         let mdia = child(trak, b"mdia")?;
         let stbl = child(child(mdia, b"minf")?, b"stbl")?;
         Some(TrackBox {
-            number: number_behind_times(child(trak, b"tkhd")?)?,
-            ticks_per_second: number_behind_times(child(mdia, b"mdhd")?)?,
+            number: number_after_times(child(trak, b"tkhd")?)?,
+            ticks_per_second: number_after_times(child(mdia, b"mdhd")?)?,
             handler: child(mdia, b"hdlr")?.get(8..12)?,
             descriptions: child(stbl, b"stsd")?.get(8..)?,
         })
@@ -328,8 +328,8 @@ pub(crate) fn descriptor(bytes: &[u8], tag: u8) -> Option<&[u8]> {
     let (first, mut rest) = bytes.split_first()?;
     let mut length = 0;
     for _ in 0..4 {
-        let (byte, behind) = rest.split_first()?;
-        rest = behind;
+        let (byte, after) = rest.split_first()?;
+        rest = after;
         length = length << 7 | usize::from(byte & 0x7f);
         if byte & 0x80 == 0 {
             break;
@@ -339,7 +339,9 @@ pub(crate) fn descriptor(bytes: &[u8], tag: u8) -> Option<&[u8]> {
 }
 
 /// Returns the type of each box, and the position of its content.
-pub(crate) fn places(content: &[u8]) -> impl Iterator<Item = ([u8; 4], Range<usize>)> + Clone {
+pub(crate) fn child_ranges(
+    content: &[u8],
+) -> impl Iterator<Item = ([u8; 4], Range<usize>)> + Clone {
     let mut at = 0;
     std::iter::from_fn(move || {
         let rest = content.get(at..)?;

@@ -9,7 +9,7 @@ mod comments;
 
 use self::comments::Rewriter;
 use super::header::{Elements, HEADER_BYTES_MAX};
-use super::window::{LookResult, Unread, Walker};
+use super::window::{StepResult, Unread, Walker};
 use super::{Finding, Findings, SEARCH_BYTES_MAX, Start, UNIT_SPACING, Unsupported};
 
 /// Length of a page head before the segment table.
@@ -47,12 +47,12 @@ impl<'a> Page<'a> {
             return Err(Unsupported.into());
         }
         let Some((head, rest)) = bytes.split_first_chunk::<PAGE_HEAD_BYTES>() else {
-            let telling = if bytes.len() < CAPTURE.len() {
+            let needed = if bytes.len() < CAPTURE.len() {
                 bytes.len() + 1
             } else {
                 PAGE_HEAD_BYTES
             };
-            return Err(Unread::Needs(telling));
+            return Err(Unread::Needs(needed));
         };
         let segments = usize::from(head[PAGE_HEAD_BYTES - 1]);
         let Some((lacing, payload)) = rest.split_at_checked(segments) else {
@@ -106,12 +106,12 @@ impl<'a> Page<'a> {
     /// Returns the positions in the payload where packets with bytes begin. Bytes before the first
     /// one are the rest of a packet from the page before. A reader without that page drops them.
     fn packet_begins(&self) -> impl Iterator<Item = usize> {
-        let mut place = 0;
+        let mut offset = 0;
         let mut begins = !self.is_continued();
         self.lacing.iter().filter_map(move |lacing| {
-            let begin = (begins && *lacing > 0).then_some(place);
+            let begin = (begins && *lacing > 0).then_some(offset);
             begins = *lacing < 255;
-            place += usize::from(*lacing);
+            offset += usize::from(*lacing);
             begin
         })
     }
@@ -133,7 +133,7 @@ impl<'a> Page<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-enum Codec {
+enum OggCodec {
     Theora,
     Flac,
     /// Vorbis, Opus or Speex
@@ -144,12 +144,12 @@ enum Codec {
     Foreign,
 }
 
-impl Codec {
+impl OggCodec {
     /// Returns whether it is a known codec of sound or video.
     fn is_media(self) -> bool {
         match self {
-            Codec::Theora | Codec::Flac | Codec::Sound => true,
-            Codec::Skeleton | Codec::Foreign => false,
+            OggCodec::Theora | OggCodec::Flac | OggCodec::Sound => true,
+            OggCodec::Skeleton | OggCodec::Foreign => false,
         }
     }
 }
@@ -158,7 +158,7 @@ impl Codec {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Stream {
     serial: u32,
-    codec: Codec,
+    codec: OggCodec,
     /// Header packets that have not ended. [`Stream::UNCOUNTED`] if something other than their
     /// number ends them.
     header_packets: u32,
@@ -172,24 +172,24 @@ impl Stream {
     fn begin(page: &Page) -> Result<Stream, Unsupported> {
         let packet = page.payload;
         let (codec, header_packets) = match packet {
-            [0x80, b't', b'h', b'e', b'o', b'r', b'a', ..] => (Codec::Theora, 3),
-            [0x01, b'v', b'o', b'r', b'b', b'i', b's', ..] => (Codec::Sound, 3),
-            [b'O', b'p', b'u', b's', b'H', b'e', b'a', b'd', ..] => (Codec::Sound, 2),
-            [0x7F, b'F', b'L', b'A', b'C', _, _, 0, 0, ..] => (Codec::Flac, Stream::UNCOUNTED),
+            [0x80, b't', b'h', b'e', b'o', b'r', b'a', ..] => (OggCodec::Theora, 3),
+            [0x01, b'v', b'o', b'r', b'b', b'i', b's', ..] => (OggCodec::Sound, 3),
+            [b'O', b'p', b'u', b's', b'H', b'e', b'a', b'd', ..] => (OggCodec::Sound, 2),
+            [0x7F, b'F', b'L', b'A', b'C', _, _, 0, 0, ..] => (OggCodec::Flac, Stream::UNCOUNTED),
             [0x7F, b'F', b'L', b'A', b'C', _, _, high, low, ..] => (
-                Codec::Flac,
+                OggCodec::Flac,
                 1 + u32::from(u16::from_be_bytes([*high, *low])),
             ),
-            [b'S', b'p', b'e', b'e', b'x', b' ', b' ', b' ', ..] => (Codec::Sound, 2),
+            [b'S', b'p', b'e', b'e', b'x', b' ', b' ', b' ', ..] => (OggCodec::Sound, 2),
             [b'f', b'i', b's', b'h', b'e', b'a', b'd', 0, ..] => {
-                (Codec::Skeleton, Stream::UNCOUNTED)
+                (OggCodec::Skeleton, Stream::UNCOUNTED)
             }
             [b'O', b'V', b'P', b'8', b'0', ..]
             | [b'B', b'B', b'C', b'D', ..]
             | [0x01, b'v', b'i', b'd', b'e', b'o', ..] => {
                 return Err(Unsupported);
             }
-            _ => (Codec::Foreign, 0),
+            _ => (OggCodec::Foreign, 0),
         };
         Ok(Stream {
             serial: page.serial,
@@ -200,16 +200,16 @@ impl Stream {
 
     /// Counts the packets of a page of the stream's headers. Returns whether it is one.
     fn count_header(&mut self, page: &Page) -> bool {
-        if self.codec == Codec::Flac && page.first_byte() == Some(0xFF) {
+        if self.codec == OggCodec::Flac && page.first_byte() == Some(0xFF) {
             self.header_packets = 0;
         }
         if self.header_packets == 0 {
-            return self.codec == Codec::Foreign && page.granule_position == 0;
+            return self.codec == OggCodec::Foreign && page.granule_position == 0;
         }
         if self.header_packets != Stream::UNCOUNTED {
             self.header_packets = self.header_packets.saturating_sub(page.packets());
         }
-        if self.codec == Codec::Skeleton && page.ends_stream() {
+        if self.codec == OggCodec::Skeleton && page.ends_stream() {
             self.header_packets = 0;
         }
         true
@@ -219,8 +219,8 @@ impl Stream {
 /// Returns the position after the first byte where a page may begin, or the length if there is
 /// none.
 pub(super) fn next_page_at(bytes: &[u8]) -> usize {
-    let mut behind = 1..bytes.len();
-    let next = behind.find(|at| may_begin_page(&bytes[*at..]));
+    let mut after = 1..bytes.len();
+    let next = after.find(|at| may_begin_page(&bytes[*at..]));
     next.unwrap_or(bytes.len())
 }
 
@@ -252,7 +252,7 @@ enum Phase {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Ogg {
     /// What should be at the next byte.
-    place: Expected,
+    expected: Expected,
     phase: Phase,
     pub(super) header: Elements,
     /// Rewriter of long headers. It works for one stream at a time.
@@ -266,7 +266,7 @@ pub(super) struct Ogg {
 impl Default for Ogg {
     fn default() -> Ogg {
         Ogg {
-            place: Expected::Page,
+            expected: Expected::Page,
             phase: Phase::Headers { between: 0 },
             header: Elements::default(),
             rewriter: None,
@@ -277,14 +277,14 @@ impl Default for Ogg {
 }
 
 impl Walker<Findings<'_>> for Ogg {
-    fn look(&mut self, bytes: &[u8], begin: u64, findings: &mut Findings<'_>) -> LookResult {
+    fn step(&mut self, bytes: &[u8], begin: u64, findings: &mut Findings<'_>) -> StepResult {
         let page = match Page::read(bytes) {
             Err(Unread::Other(Unsupported)) => return Ok(self.search_on(bytes)?),
             page => page?,
         };
-        if let Expected::Search(_) = self.place {
+        if let Expected::Search(_) = self.expected {
             match Page::read(bytes.get(page.length()..).unwrap_or_default()) {
-                Ok(_) => self.place = Expected::Page,
+                Ok(_) => self.expected = Expected::Page,
                 Err(Unread::Needs(length)) => return Err(Unread::Needs(page.length() + length)),
                 Err(Unread::Other(Unsupported)) => return Ok(self.search_on(bytes)?),
             }
@@ -304,7 +304,7 @@ impl Walker<Findings<'_>> for Ogg {
 impl Ogg {
     /// Skips to the next place where a page may begin. A gap within the headers is an error.
     fn search_on(&mut self, bytes: &[u8]) -> Result<u64, Unsupported> {
-        let searched = match (&self.phase, self.place) {
+        let searched = match (&self.phase, self.expected) {
             (Phase::Headers { .. }, _) => return Err(Unsupported),
             (Phase::Data, Expected::Page) => 0,
             (Phase::Data, Expected::Search(searched)) => searched,
@@ -313,7 +313,7 @@ impl Ogg {
             return Err(Unsupported);
         }
         let passed = (next_page_at(bytes) as u64).min(SEARCH_BYTES_MAX - searched);
-        self.place = Expected::Search(searched + passed);
+        self.expected = Expected::Search(searched + passed);
         Ok(passed)
     }
 
@@ -410,7 +410,7 @@ impl Ogg {
     /// Returns the video stream, which decides about joins.
     fn video(&self) -> Option<u32> {
         let mut streams = self.streams.iter();
-        let video = streams.find(|stream| stream.codec == Codec::Theora);
+        let video = streams.find(|stream| stream.codec == OggCodec::Theora);
         video.map(|video| video.serial)
     }
 

@@ -193,7 +193,7 @@ fn a_beginning_is_held_until_its_format_is_known() {
     // Text is an unknown format, and the scanner holds nothing of it.
     let (scanner, _) = fed(&[b'x'; 900]);
     assert!(!scanner.may_be_magic() && !scanner.may_be_sound_only());
-    assert!(matches!(scanner.state, State::Unknown));
+    assert!(matches!(scanner.state, ScannerState::Unknown));
     // Nor does it hold a stream that it gave up.
     let (scanner, told) = fed(&[&mp4(0)[..], &[0; 8]].concat());
     assert_eq!((told, scanner.header().length()), (None, 0));
@@ -256,19 +256,19 @@ fn a_handed_over_scanner_that_cannot_be_is_refused() {
         if format == Format::MpegTs {
             let search = |at| {
                 json!({
-                    "codec": "H264", "begin": at, "counter": 0, "last": 0, "may_be_rest": false,
-                    "is_marked": false, "may_begin": false, "unit": [0, 0, 0], "told": 0,
+                    "codec": "H264", "begin": at, "counter": 0, "last": 0, "may_continue": false,
+                    "is_marked": false, "may_begin": false, "unit": [0, 0, 0], "unit_bytes": 0,
                     "is_join": null,
                 })
             };
             let many = |count| json!(vec![program.clone(); count]);
             let set = |bytes| json!([{"name": [7, 0], "nal": vec![0; bytes]}]);
             values.extend([
-                ("told_sets", zeros(1_224), zeros(1_225)),
+                ("header_sets", zeros(1_224), zeros(1_225)),
                 ("sets/kept", set(1_020), set(1_021)),
                 ("sets/coming", json!(vec![0; 1_025]), json!(vec![0; 1_026])),
                 ("search", search(at), search(at + 1)),
-                ("aligner/held", zeros(816), zeros(817)),
+                ("aligner/pending", zeros(816), zeros(817)),
                 ("tables/named", json!(1), json!(2)),
                 ("tables/programs", many(64), many(65)),
                 ("tables/pat/section", zeros(100_000), zeros(128 * 1024)),
@@ -292,7 +292,7 @@ fn a_handed_over_scanner_that_cannot_be_is_refused() {
                 json!(HEADER_BYTES_MAX + 1),
             ),
             ("/offset", json!(at), json!(at - 1)),
-            ("/window/held/rest", zeros(10), zeros(bytes.len() + 1)),
+            ("/window/pending/rest", zeros(10), zeros(bytes.len() + 1)),
         ] {
             assert!(
                 told_otherwise(&scanner, place, can_be).is_valid(at),
@@ -312,7 +312,7 @@ fn a_handed_over_scanner_that_cannot_be_is_refused() {
     let (flv, _) = fed(&beginnings()[5].1);
     let tag = |bytes: usize| {
         let bytes = json!({ "copied": 0, "rest": "0".repeat(bytes) });
-        json!({ "told": bytes, "next": bytes, "has_changed": false })
+        json!({ "current": bytes, "next": bytes, "has_changed": false })
     };
     let tags = |bytes: usize| json!([tag(bytes), tag(bytes), tag(bytes)]);
     let flv = told_otherwise(&flv, "/state/Known/Flv/tags/kept", tags(128 * 1024));

@@ -35,7 +35,7 @@ impl Unread {
 }
 
 /// Number of bytes that a walker passes, or why it passes none.
-pub(crate) type LookResult<E = Unsupported> = Result<u64, Unread<E>>;
+pub(crate) type StepResult<E = Unsupported> = Result<u64, Unread<E>>;
 
 /// Returns the first `length` bytes: an element that is read whole. Fails if they are more than
 /// `bytes_max`.
@@ -52,14 +52,14 @@ pub(crate) trait Walker<Out: ?Sized, E = Unsupported> {
     /// Looks at the next bytes: at least one. `at` is the offset of the first. `seen` may have more
     /// bytes than the walker asked for. What goes to `out` in all must not depend on these. Returns
     /// the number of bytes that the walker passes, seen or not: at least one.
-    fn look(&mut self, seen: &[u8], at: u64, out: &mut Out) -> LookResult<E>;
+    fn step(&mut self, seen: &[u8], at: u64, out: &mut Out) -> StepResult<E>;
 }
 
-/// Work of looking at an element, a tag, a box or a sample: the number of bytes that take as long to
-/// copy.
-const LOOK_WORK: usize = 32;
-/// Capacity that an empty window keeps, so that most elements need no new allocation. A picture of 12
-/// Mbit/s has 60 KB.
+/// Work of looking at an element, a tag, a box or a sample: the number of bytes that take as long
+/// to copy.
+const STEP_WORK: usize = 32;
+/// Capacity that an empty window keeps, so that most elements need no new allocation. A picture of
+/// 12 Mbit/s has 60 KB.
 const KEPT_BYTES: usize = 64 * 1024;
 /// The window removes passed bytes when there are at least this many, and at least as many as bytes
 /// not passed. Removal moves the bytes not passed, so each byte is moved about once.
@@ -70,8 +70,8 @@ const PASSED_BYTES: usize = 4 * 1024;
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Window {
     /// Front of something whose rest has yet to come, after passed bytes.
-    pub(super) held: Copied,
-    /// Number of held bytes that are passed.
+    pub(super) pending: Copied,
+    /// Number of pending bytes that are passed.
     passed: usize,
     /// Number of bytes to come that are passed.
     skip: u64,
@@ -82,9 +82,9 @@ pub(crate) struct Window {
     /// Number of elements passed since [`Window::take_work`].
     #[cfg_attr(feature = "handover", serde(skip))]
     passes: usize,
-    /// Number of held bytes that were looked at, whole, since [`Window::take_held_work`].
+    /// Number of pending bytes that were looked at, whole, since [`Window::take_pending_work`].
     #[cfg_attr(feature = "handover", serde(skip))]
-    held_seen: usize,
+    pending_seen: usize,
 }
 
 impl Window {
@@ -102,31 +102,31 @@ impl Window {
             let skipped = self.skip.min(rest.len() as u64);
             self.skip -= skipped;
             rest = &rest[skipped as usize..];
-            let mut held = self.held.len() - self.passed;
+            let mut pending = self.pending.len() - self.passed;
             // The walker sees bytes where they arrived as soon as nothing older is held.
             let arrived = bytes.len() - rest.len();
-            if held <= arrived {
-                rest = &bytes[arrived - held..];
+            if pending <= arrived {
+                rest = &bytes[arrived - pending..];
                 self.clear();
-                held = 0;
+                pending = 0;
             }
-            let missing = self.wanted.max(1).saturating_sub(held);
+            let missing = self.wanted.max(1).saturating_sub(pending);
             if missing > rest.len() {
                 self.hold(rest);
                 return Ok(());
             }
-            let seen = if held == 0 {
+            let seen = if pending == 0 {
                 rest
             } else {
-                let (taken, behind) = rest.split_at(missing);
+                let (taken, after) = rest.split_at(missing);
                 self.hold(taken);
-                rest = behind;
-                &self.held[self.passed..]
+                rest = after;
+                &self.pending[self.passed..]
             };
-            let behind = if held == 0 { 0 } else { rest.len() };
-            let at = end - (seen.len() + behind) as u64;
+            let after = if pending == 0 { 0 } else { rest.len() };
+            let at = end - (seen.len() + after) as u64;
             let seen_bytes = seen.len();
-            match walker.look(seen, at, out) {
+            match walker.step(seen, at, out) {
                 Err(Unread::Other(error)) => {
                     self.unread = rest.len();
                     return Err(error);
@@ -135,10 +135,10 @@ impl Window {
                 Ok(length) => {
                     self.wanted = 0;
                     self.passes = self.passes.saturating_add(1);
-                    if held == 0 {
+                    if pending == 0 {
                         self.skip = length;
                     } else {
-                        self.held_seen += seen_bytes;
+                        self.pending_seen += seen_bytes;
                         self.pass_held(length);
                     }
                 }
@@ -146,9 +146,9 @@ impl Window {
         }
     }
 
-    /// Lets the walker look at the held bytes again if it has asked for more than this.
+    /// Lets the walker look at the pending bytes again if it has asked for more than this.
     #[cfg(feature = "hold")]
-    pub(crate) fn look_again(&mut self, bytes_max: usize) {
+    pub(crate) fn walk_again(&mut self, bytes_max: usize) {
         if self.wanted > bytes_max {
             self.wanted = 0;
         }
@@ -157,21 +157,21 @@ impl Window {
     /// Returns the work of the looks since the last call. It depends on how the bytes were cut only
     /// where a walker passes all bytes that it sees.
     pub(crate) fn take_work(&mut self) -> usize {
-        LOOK_WORK * std::mem::take(&mut self.passes)
+        STEP_WORK * std::mem::take(&mut self.passes)
     }
 
     /// Returns the work of the bytes that were looked at long after they had come, since the last
     /// call. The last byte of an element causes it, in one turn. It depends on how the bytes were
     /// cut.
-    pub(crate) fn take_held_work(&mut self) -> usize {
-        std::mem::take(&mut self.held_seen) / 2
+    pub(crate) fn take_pending_work(&mut self) -> usize {
+        std::mem::take(&mut self.pending_seen) / 2
     }
 
-    /// Returns the bytes that no walker has passed: the held ones and, after a walker gave up, the
-    /// rest of its last input.
+    /// Returns the bytes that no walker has passed: the pending ones and, after a walker gave up,
+    /// the rest of its last input.
     #[cfg(feature = "hold")]
-    pub(crate) fn take_rest(&mut self, last: &[u8]) -> Vec<u8> {
-        let mut rest = std::mem::take(&mut self.held.bytes);
+    pub(crate) fn take_unread(&mut self, last: &[u8]) -> Vec<u8> {
+        let mut rest = std::mem::take(&mut self.pending.bytes);
         rest.drain(..self.passed);
         rest.extend_from_slice(&last[last.len() - self.unread.min(last.len())..]);
         *self = Window::default();
@@ -179,7 +179,7 @@ impl Window {
     }
 
     /// Holds more bytes. The capacity grows as bytes come, and never past the announced length. If
-    /// held bytes were passed, it leaves room for more of them. Otherwise each pass of one byte
+    /// pending bytes were passed, it leaves room for more of them. Otherwise each pass of one byte
     /// would allocate again.
     fn hold(&mut self, bytes: &[u8]) {
         let room = match self.passed {
@@ -187,30 +187,30 @@ impl Window {
             passed => 2 * passed.max(PASSED_BYTES),
         };
         let room = room.min(self.wanted.max(2 * PASSED_BYTES));
-        grow(&mut self.held.bytes, bytes.len(), self.wanted + room);
-        self.held.bytes.extend_from_slice(bytes);
+        grow(&mut self.pending.bytes, bytes.len(), self.wanted + room);
+        self.pending.bytes.extend_from_slice(bytes);
     }
 
     fn pass_held(&mut self, length: u64) {
-        let held = self.held.len() - self.passed;
-        let passed = length.min(held as u64) as usize;
+        let pending = self.pending.len() - self.passed;
+        let passed = length.min(pending as u64) as usize;
         self.skip = length - passed as u64;
         self.passed += passed;
-        let left = held - passed;
+        let left = pending - passed;
         if left == 0 {
             self.clear();
         } else if self.passed >= left.max(PASSED_BYTES) {
-            self.held.remove(self.passed);
+            self.pending.remove(self.passed);
             self.passed = 0;
         }
     }
 
-    /// Drops the held bytes.
+    /// Drops the pending bytes.
     fn clear(&mut self) {
-        if self.held.capacity() > KEPT_BYTES {
-            self.held = Copied::default();
+        if self.pending.capacity() > KEPT_BYTES {
+            self.pending = Copied::default();
         }
-        self.held.clear();
+        self.pending.clear();
         self.passed = 0;
     }
 
@@ -218,9 +218,9 @@ impl Window {
     /// `bytes_max` bytes are read at once.
     #[cfg(feature = "handover")]
     pub(crate) fn is_valid(&self, offset: u64, bytes_max: usize) -> bool {
-        let left = self.held.len().checked_sub(self.passed);
+        let left = self.pending.len().checked_sub(self.passed);
         left.is_some_and(|left| left as u64 <= offset)
-            && self.held.len() <= 2 * bytes_max
+            && self.pending.len() <= 2 * bytes_max
             && self.wanted <= bytes_max
     }
 }

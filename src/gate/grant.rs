@@ -99,14 +99,14 @@ impl From<Direction> for Grant {
 impl Grant {
     /// Returns the second from which on nobody is admitted: the earlier one of `expires` and
     /// `ends`.
-    pub fn shuts(&self) -> Option<UnixTime> {
+    pub fn expiry(&self) -> Option<UnixTime> {
         let Terms { expires, ends, .. } = self.terms;
         [expires, ends].into_iter().flatten().min()
     }
 
     /// Returns whether nobody is admitted any more.
     pub fn is_over(&self, now: UnixTime) -> bool {
-        self.shuts().is_some_and(|shuts| shuts <= now)
+        self.expiry().is_some_and(|expiry| expiry <= now)
     }
 
     /// Returns the grant after a change. Terms of the change replace old ones; the others stay.
@@ -135,15 +135,15 @@ impl Grant {
     }
 
     /// Returns the allocated memory in bytes.
-    pub fn held_bytes(&self) -> usize {
-        self.terms.held_bytes()
+    pub fn memory_bytes(&self) -> usize {
+        self.terms.memory_bytes()
     }
 }
 
 impl Terms {
     /// Returns the allocated memory in bytes.
-    pub fn held_bytes(&self) -> usize {
-        let opens = self.opens.as_ref().map_or(0, SessionId::held_bytes);
+    pub fn memory_bytes(&self) -> usize {
+        let opens = self.opens.as_ref().map_or(0, SessionId::memory_bytes);
         opens + self.note.as_ref().map_or(0, |note| note.0.len())
     }
 }

@@ -29,14 +29,14 @@ pub enum Record {
 
 impl Record {
     /// Returns the allocated memory in bytes.
-    pub fn held_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         let (grant, rtp) = match self {
             Record::Set { http, rtp, .. } => (http.as_ref(), rtp.as_slice()),
             Record::Join { grant, .. } => (Some(grant), &[][..]),
             Record::Forget { .. } | Record::Revoke { .. } => (None, &[][..]),
         };
-        let grant = grant.map_or(0, Grant::held_bytes);
-        self.session().held_bytes() + grant + clients_bytes(rtp)
+        let grant = grant.map_or(0, Grant::memory_bytes);
+        self.session().memory_bytes() + grant + clients_bytes(rtp)
     }
 
     /// Returns the number of tuples that it puts into the table.
@@ -64,7 +64,7 @@ pub fn clients_bytes(rtp: &[RtpTuple]) -> usize {
     let addresses = |rtp: &RtpTuple| rtp.addresses.capacity() * size_of::<SocketAddr>();
     let each = rtp
         .iter()
-        .map(|rtp| size_of::<RtpTuple>() + rtp.client.held_bytes() + addresses(rtp));
+        .map(|rtp| size_of::<RtpTuple>() + rtp.client.memory_bytes() + addresses(rtp));
     each.sum()
 }
 

@@ -43,7 +43,7 @@ impl SessionId {
     }
 
     /// Returns the memory of the text in bytes, which all clones share.
-    pub fn held_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         2 * size_of::<usize>() + self.0.len()
     }
 
@@ -159,8 +159,8 @@ mod tests {
     #[test]
     fn memory_is_counted() {
         let counters = 2 * size_of::<usize>();
-        assert_eq!(parsed("a").held_bytes(), counters + 1);
-        assert_eq!(parsed(&"é".repeat(128)).held_bytes(), counters + 256);
+        assert_eq!(parsed("a").memory_bytes(), counters + 1);
+        assert_eq!(parsed(&"é".repeat(128)).memory_bytes(), counters + 256);
     }
 
     #[test]

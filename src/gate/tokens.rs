@@ -24,7 +24,7 @@ use super::session_id::SessionId;
 use super::transport::{FecMatrix, Transport};
 use super::tuple::{ADDRESSES_MAX, Kind, RtpTuple, Tuple, canonical};
 use super::udp_clients::UdpClient;
-use crate::held::{hash_map_bytes, tree_map_bytes};
+use crate::memory::{hash_map_bytes, tree_map_bytes};
 use crate::time::UnixTime;
 
 /// A destination of datagrams.
@@ -89,7 +89,7 @@ pub struct Tokens {
     /// For each address, its tuples in ascending order of serials. No list is empty.
     inbound: HashMap<SocketAddr, Vec<Rc<Tuple>>>,
     /// When each tuple expires, with its serial.
-    shuts: BTreeMap<(UnixTime, u64), ()>,
+    expiries: BTreeMap<(UnixTime, u64), ()>,
     /// The latest time that a caller has passed. An earlier time now means that a clock was set
     /// back.
     time: UnixTime,
@@ -114,12 +114,12 @@ impl Tokens {
     }
 
     /// Returns the largest allocated memory in bytes: of the tuples and the views.
-    pub fn held_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         self.tuples_bytes
             + hash_map_bytes(&self.sessions)
             + tree_map_bytes(&self.in_order)
             + hash_map_bytes(&self.inbound)
-            + tree_map_bytes(&self.shuts)
+            + tree_map_bytes(&self.expiries)
             + hash_map_bytes(&self.keys)
     }
 
@@ -357,10 +357,10 @@ impl Tokens {
     /// Returns the next time after `now` at which an `http` tuple expires.
     pub fn next_expiry(&self, now: UnixTime) -> Option<UnixTime> {
         let later = (Bound::Excluded((now, u64::MAX)), Bound::Unbounded);
-        self.shuts
+        self.expiries
             .range(later)
             .next()
-            .map(|((shuts, _), ())| *shuts)
+            .map(|((expiry, _), ())| *expiry)
     }
 
     /// Returns the session ids whose `http` tuples expired after `since`, up to `now`.
@@ -370,7 +370,10 @@ impl Tokens {
         now: UnixTime,
     ) -> impl Iterator<Item = &SessionId> {
         let meanwhile = (since, u64::MAX)..=(now.max(since), u64::MAX);
-        let serials = self.shuts.range(meanwhile).map(|((_, serial), ())| serial);
+        let serials = self
+            .expiries
+            .range(meanwhile)
+            .map(|((_, serial), ())| serial);
         serials.filter_map(|serial| Some(&self.in_order.get(serial)?.session))
     }
 
@@ -557,7 +560,7 @@ impl Tokens {
     fn put_tuple(&mut self, tuple: Rc<Tuple>) {
         let serial = tuple.serial;
         self.serial_next = self.serial_next.max(serial.saturating_add(1));
-        self.tuples_bytes += tuple.held_bytes();
+        self.tuples_bytes += tuple.memory_bytes();
         let replaced = self.in_order.insert(serial, tuple.clone());
         if let Some(replaced) = &replaced {
             self.remove_from_views(replaced);
@@ -566,8 +569,8 @@ impl Tokens {
             trial.before.push((serial, replaced));
         }
         self.count_key(&tuple, true);
-        if let Some(shuts) = tuple.http().and_then(Grant::shuts) {
-            self.shuts.insert((shuts, serial), ());
+        if let Some(expiry) = tuple.http().and_then(Grant::expiry) {
+            self.expiries.insert((expiry, serial), ());
         }
         for address in tuple.inbound() {
             put_by_serial(self.inbound.entry(address).or_default(), tuple.clone());
@@ -612,10 +615,10 @@ impl Tokens {
 
     /// Removes a tuple from everything but the order and its session.
     fn remove_from_views(&mut self, tuple: &Tuple) {
-        self.tuples_bytes -= tuple.held_bytes();
+        self.tuples_bytes -= tuple.memory_bytes();
         self.count_key(tuple, false);
-        if let Some(shuts) = tuple.http().and_then(Grant::shuts) {
-            self.shuts.remove(&(shuts, tuple.serial));
+        if let Some(expiry) = tuple.http().and_then(Grant::expiry) {
+            self.expiries.remove(&(expiry, tuple.serial));
         }
         for address in tuple.inbound() {
             let Some(tuples) = self.inbound.get_mut(&address) else {

@@ -50,17 +50,17 @@ pub struct Tuple {
 impl Tuple {
     /// Returns its memory in bytes, with its places in the views by session and by address. Half of
     /// a list may be unused.
-    pub fn held_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         let view = 2 * size_of::<usize>();
         let kind = match &self.kind {
-            Kind::Http(grant) => grant.held_bytes(),
+            Kind::Http(grant) => grant.memory_bytes(),
             Kind::Rtp(rtp) => {
                 let addresses = rtp.addresses.capacity() * size_of::<SocketAddr>();
                 // A list has at least four places.
-                addresses + rtp.client.held_bytes() + (1 + rtp.addresses.len()) * 2 * view
+                addresses + rtp.client.memory_bytes() + (1 + rtp.addresses.len()) * 2 * view
             }
         };
-        size_of::<Tuple>() + view + self.session.held_bytes() + kind
+        size_of::<Tuple>() + view + self.session.memory_bytes() + kind
     }
 
     /// Returns the UDP client, if the tuple is for one.

@@ -23,7 +23,7 @@ pub struct UdpClient {
 
 impl UdpClient {
     /// Returns the allocated memory in bytes.
-    pub fn held_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         self.host.as_str().len()
     }
 

@@ -65,7 +65,7 @@ impl HlsRequest {
 pub enum Cutter {}
 
 impl Cutter {
-    pub const HELD_BYTES_MAX: usize = 0;
+    pub const MEMORY_BYTES_MAX: usize = 0;
 
     pub fn of(_: Plan) -> Option<Box<Cutter>> {
         None
@@ -82,7 +82,7 @@ impl Cutter {
         fn find(&mut self, _: &HlsRequest, _: bool, _: &[TitleChange]) -> Option<HlsResponse>;
         fn reached(&self) -> PlaylistPosition;
         fn next_number(&self) -> u64;
-        fn attendance(&self) -> Duration;
+        fn watch_time(&self) -> Duration;
         fn take_grown(&mut self) -> bool;
         fn cuts_in_groups(&self) -> u64;
         fn longest_fragment(&self) -> u64;

@@ -94,7 +94,7 @@ pub struct Cutter {
     /// Durations of the longest fragment of MP4 and the next longest one, in ticks.
     #[cfg_attr(feature = "handover", serde(skip))]
     longest: [i64; 2],
-    filling: Option<OpenSegment>,
+    open_segment: Option<OpenSegment>,
     parts: Parts,
     /// Target duration in seconds.
     target: Option<u32>,
@@ -160,7 +160,7 @@ impl OpenSegment {
 
 impl Cutter {
     /// Room for segments doubles as it is needed.
-    pub const HELD_BYTES_MAX: usize = 2 * KEPT_MAX * size_of::<Segment>()
+    pub const MEMORY_BYTES_MAX: usize = 2 * KEPT_MAX * size_of::<Segment>()
         + (KEPT_MAX + 1) * (LEAD_BYTES_MAX + LEAD_PLACE_BYTES)
         + KEPT_MAX * RC_BYTES
         + (PARTS_KEPT + 2) * PARTS_MAX * size_of::<Part>()
@@ -190,7 +190,7 @@ impl Cutter {
             }
             Finding::Unknown => {
                 self.kind = Some(Err(NO_CONTAINER_OF_HLS));
-                self.filling = None;
+                self.open_segment = None;
             }
             Finding::Break(offset) => {
                 self.break_off(offset);
@@ -211,8 +211,8 @@ impl Cutter {
             Finding::Header => {
                 self.heading = Heading::New;
                 // No segment can begin any more at a join point that needs the old header.
-                if let Some(filling) = &mut self.filling {
-                    (filling.join, filling.whole) = (None, None);
+                if let Some(open_segment) = &mut self.open_segment {
+                    (open_segment.join, open_segment.whole) = (None, None);
                 }
             }
             Finding::Unit(_) | Finding::Entry(_) => {}
@@ -259,9 +259,9 @@ impl Cutter {
         {
             self.segments.pop_front();
         }
-        let is_first_lost = |filling: &OpenSegment| filling.start.offset < oldest;
-        if self.filling.as_ref().is_some_and(is_first_lost) {
-            self.filling = None;
+        let is_first_lost = |open_segment: &OpenSegment| open_segment.start.offset < oldest;
+        if self.open_segment.as_ref().is_some_and(is_first_lost) {
+            self.open_segment = None;
             self.is_broken = true;
             // The next segment has the same number, and a part's name must not stand for other
             // bytes.
@@ -275,7 +275,7 @@ impl Cutter {
             return;
         };
         // The unit before is in no segment.
-        self.is_broken |= self.filling.is_none() && !self.segments.is_empty();
+        self.is_broken |= self.open_segment.is_none() && !self.segments.is_empty();
         let gap = point.time.since(last.time);
         let gap_max = self.settled_target().map_or(JUMP_TICKS, ticks_within);
         let gap_max = gap_max.min(JUMP_TICKS);
@@ -289,16 +289,16 @@ impl Cutter {
         if gap > 0 {
             self.gap = gap;
         }
-        while let Some(filling) = &self.filling {
-            let ticks = point.time.since(filling.start.time);
+        while let Some(open_segment) = &self.open_segment {
+            let ticks = point.time.since(open_segment.start.time);
             let ticks_max = self.settled_target().map_or(GROUP_TICKS_MAX, ticks_within);
             // A join point is a better end than a picture. But a part that players have seen
             // belongs to the segment.
-            let join = filling.end();
+            let join = open_segment.end();
             let shown = self.parts.shown_until();
             let end = join.into_iter().chain(shown).max_by_key(|end| end.offset);
             let end = end.unwrap_or(last);
-            if ticks <= ticks_max || end.offset <= filling.start.offset {
+            if ticks <= ticks_max || end.offset <= open_segment.start.offset {
                 break;
             }
             self.set_target_duration(GROUP_TICKS_MAX);
@@ -306,7 +306,7 @@ impl Cutter {
             self.cuts_in_groups = self.cuts_in_groups.saturating_add(u64::from(!is_join));
             self.cut(end, is_join, header, now);
         }
-        let has_parts = self.kind() == Some(Format::Mp4) && self.filling.is_some();
+        let has_parts = self.kind() == Some(Format::Mp4) && self.open_segment.is_some();
         if has_parts && self.parts.pass(point, gap) {
             self.list = None;
             self.has_grown = true;
@@ -322,7 +322,7 @@ impl Cutter {
             return;
         };
         let point = Point { counter, ..newest };
-        let Some(filling) = &mut self.filling else {
+        let Some(open_segment) = &mut self.open_segment else {
             // A join point before a seam that is reported after it belongs to a complete segment.
             let closed = self.segments.back().map_or(0, |last| last.to);
             if offset >= closed {
@@ -330,20 +330,20 @@ impl Cutter {
             }
             return;
         };
-        let ticks = point.time.since(filling.start.time);
+        let ticks = point.time.since(open_segment.start.time);
         if ticks <= 0 {
             return;
         }
-        filling.join = Some(point);
+        open_segment.join = Some(point);
         if self.split != Some(offset) {
-            filling.whole = Some(point);
+            open_segment.whole = Some(point);
         }
         self.parts.join(offset);
         if self.target.is_none() {
             self.set_target_duration(ticks);
         }
         if ticks + ROUNDING_TICKS >= self.segment_ticks() {
-            let end = self.filling.as_ref().and_then(OpenSegment::end);
+            let end = self.open_segment.as_ref().and_then(OpenSegment::end);
             self.cut(end.unwrap_or(point), true, header, now);
         }
     }
@@ -385,11 +385,14 @@ impl Cutter {
     // ---- Segments begin and end -----------------------------------------------------------------
 
     fn cut(&mut self, at: Point, is_join: bool, header: Header<'_>, now: Instant) {
-        let join = self.filling.as_ref().and_then(|filling| filling.join);
+        let join = self
+            .open_segment
+            .as_ref()
+            .and_then(|open_segment| open_segment.join);
         self.close(at.offset, at.time);
         self.open(at, is_join, header, now);
-        if let Some(filling) = &mut self.filling {
-            filling.join = join.filter(|join| join.offset > at.offset);
+        if let Some(open_segment) = &mut self.open_segment {
+            open_segment.join = join.filter(|join| join.offset > at.offset);
         }
     }
 
@@ -425,7 +428,7 @@ impl Cutter {
         };
         self.heading = Heading::Fit;
         self.parts.begin(start, is_independent);
-        self.filling = Some(OpenSegment {
+        self.open_segment = Some(OpenSegment {
             start,
             began: self.began(now),
             lead: Rc::new(lead),
@@ -484,11 +487,11 @@ impl Cutter {
 
     /// Completes the open segment.
     fn close(&mut self, to: u64, end: MediaTime) {
-        let Some(filling) = self.filling.take() else {
+        let Some(open_segment) = self.open_segment.take() else {
             return;
         };
-        let ticks = end.since(filling.start.time).max(1);
-        if to <= filling.start.offset {
+        let ticks = end.since(open_segment.start.time).max(1);
+        if to <= open_segment.start.offset {
             return;
         }
         // A segment that was broken off does not show how long the others are.
@@ -509,19 +512,19 @@ impl Cutter {
             return;
         }
         let parts = self.parts.end(to, end);
-        let breaks = u64::from(filling.is_discontinuous);
+        let breaks = u64::from(open_segment.is_discontinuous);
         self.discontinuities = self.discontinuities.saturating_add(breaks);
         self.segments.push_back(Segment {
             number: self.number,
-            from: filling.start.offset,
+            from: open_segment.start.offset,
             to,
-            lead: filling.lead,
+            lead: open_segment.lead,
             map: self.map.clone(),
             ticks: ticks.min(ticks_max) as u32,
-            began: filling.began,
-            is_discontinuous: filling.is_discontinuous,
+            began: open_segment.began,
+            is_discontinuous: open_segment.is_discontinuous,
             discontinuities: self.discontinuities,
-            is_independent: filling.is_independent,
+            is_independent: open_segment.is_independent,
             parts,
         });
         if let Some(old) = self.segments.iter_mut().rev().nth(PARTS_KEPT) {

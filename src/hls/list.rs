@@ -26,7 +26,7 @@ pub(super) struct Playlist<'a> {
     /// Longest part in ticks, if there are parts.
     pub parts: Option<i64>,
     /// The open segment. Only its parts are listed.
-    pub filling: Segment,
+    pub open_segment: Segment,
     /// Whether the stream has ended.
     pub is_over: bool,
     /// The newest titles of the stream.
@@ -97,12 +97,12 @@ pub(super) fn write(playlist: &Playlist<'_>) -> String {
         );
     }
     if playlist.parts.is_some() {
-        let filling = &playlist.filling;
-        if !filling.parts.is_empty() {
-            push_head(&mut list, filling, &mut map, playlist);
-            push_parts(&mut list, filling, playlist);
+        let open_segment = &playlist.open_segment;
+        if !open_segment.parts.is_empty() {
+            push_head(&mut list, open_segment, &mut map, playlist);
+            push_parts(&mut list, open_segment, playlist);
         }
-        let next = part_name(playlist, filling.number, filling.parts.len());
+        let next = part_name(playlist, open_segment.number, open_segment.parts.len());
         let _ = writeln!(list, "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"{next}\"");
     }
     if playlist.is_over {

@@ -226,7 +226,7 @@ impl Parts {
 
     /// Returns the bytes of the lists.
     #[cfg(feature = "handover")]
-    pub fn held_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.early) + size_of_val(&*self.whole)
     }
 }

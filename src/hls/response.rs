@@ -58,7 +58,7 @@ impl Cutter {
     }
 
     /// Returns how long the stream counts as watched after a request for a list or a segment.
-    pub fn attendance(&self) -> Duration {
+    pub fn watch_time(&self) -> Duration {
         self.target() * ATTENDANCE
     }
 
@@ -105,7 +105,7 @@ impl Cutter {
             seconds: match ahead {
                 None => Some(1),
                 Some(ahead) if self.is_awaited(ahead) => {
-                    Some(self.attendance().as_secs().min(WINDOW_SECONDS))
+                    Some(self.watch_time().as_secs().min(WINDOW_SECONDS))
                 }
                 Some(_) => None,
             },

@@ -37,12 +37,12 @@ pub enum Part<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Body {
-    state: State,
+    state: BodyState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-enum State {
+enum BodyState {
     /// A body of known length, with `left` bytes to come.
     Length {
         left: NonZeroU64,
@@ -103,13 +103,13 @@ impl Body {
     /// Returns a reader at the beginning of a body.
     pub fn new(framing: Framing) -> Body {
         let state = match framing {
-            Framing::None => State::End,
+            Framing::None => BodyState::End,
             Framing::Length(bytes) => match NonZeroU64::new(bytes) {
-                Some(left) => State::Length { left },
-                None => State::End,
+                Some(left) => BodyState::Length { left },
+                None => BodyState::End,
             },
             Framing::Chunked => FIRST_LINE,
-            Framing::UntilClose => State::UntilClose,
+            Framing::UntilClose => BodyState::UntilClose,
         };
         Body { state }
     }
@@ -118,22 +118,22 @@ impl Body {
     pub fn read<'a>(&mut self, input: &mut &'a [u8]) -> Result<Part<'a>, Refusal> {
         loop {
             match self.state {
-                State::End => return Ok(Part::End),
-                State::Length { left } | State::Data { left } => {
+                BodyState::End => return Ok(Part::End),
+                BodyState::Length { left } | BodyState::Data { left } => {
                     let content = take(input, left.get());
                     if content.is_empty() {
                         return Ok(Part::More);
                     }
                     let left = NonZeroU64::new(left.get() - content.len() as u64);
                     self.state = match (self.state, left) {
-                        (State::Data { .. }, Some(left)) => State::Data { left },
-                        (State::Data { .. }, None) => State::DataCr,
-                        (_, Some(left)) => State::Length { left },
-                        (_, None) => State::End,
+                        (BodyState::Data { .. }, Some(left)) => BodyState::Data { left },
+                        (BodyState::Data { .. }, None) => BodyState::DataCr,
+                        (_, Some(left)) => BodyState::Length { left },
+                        (_, None) => BodyState::End,
                     };
                     return Ok(Part::Content(content));
                 }
-                State::UntilClose => {
+                BodyState::UntilClose => {
                     let content = take(input, u64::MAX);
                     return Ok(if content.is_empty() {
                         Part::More
@@ -141,7 +141,10 @@ impl Body {
                         Part::Content(content)
                     });
                 }
-                State::Size { .. } | State::DataCr | State::DataLf | State::Trailer { .. } => {
+                BodyState::Size { .. }
+                | BodyState::DataCr
+                | BodyState::DataLf
+                | BodyState::Trailer { .. } => {
                     let Some((&byte, rest)) = input.split_first() else {
                         return Ok(Part::More);
                     };
@@ -154,16 +157,16 @@ impl Body {
 
     /// Returns whether the body is complete.
     pub fn is_complete(&self) -> bool {
-        self.state == State::End
+        self.state == BodyState::End
     }
 
     /// Returns whether the body ends with the connection.
     pub fn ends_with_connection(&self) -> bool {
-        self.state == State::UntilClose
+        self.state == BodyState::UntilClose
     }
 }
 
-const FIRST_LINE: State = State::Size {
+const FIRST_LINE: BodyState = BodyState::Size {
     size: 0,
     digits: 0,
     line_bytes: 0,
@@ -180,9 +183,9 @@ fn take<'a>(input: &mut &'a [u8], bytes_max: u64) -> &'a [u8] {
 }
 
 /// Handles one byte of the framing.
-fn step(state: State, byte: u8) -> Result<State, Refusal> {
+fn step(state: BodyState, byte: u8) -> Result<BodyState, Refusal> {
     match state {
-        State::Size {
+        BodyState::Size {
             size,
             digits,
             line_bytes,
@@ -193,18 +196,21 @@ fn step(state: State, byte: u8) -> Result<State, Refusal> {
             }
             size_step(size, digits, line_bytes + 1, place, byte)
         }
-        State::DataCr if byte == b'\r' => Ok(State::DataLf),
-        State::DataLf if byte == b'\n' => Ok(FIRST_LINE),
-        State::DataCr | State::DataLf => Err(malformed(
+        BodyState::DataCr if byte == b'\r' => Ok(BodyState::DataLf),
+        BodyState::DataLf if byte == b'\n' => Ok(FIRST_LINE),
+        BodyState::DataCr | BodyState::DataLf => Err(malformed(
             "a chunk's data is not followed by CRLF where its size says that it ends",
         )),
-        State::Trailer { place, bytes } => {
+        BodyState::Trailer { place, bytes } => {
             if bytes >= TRAILER_BYTES_MAX {
                 return Err(malformed("the trailer section is longer than 8192 bytes"));
             }
             trailer_step(place, bytes + 1, byte)
         }
-        State::Length { .. } | State::Data { .. } | State::UntilClose | State::End => Ok(state),
+        BodyState::Length { .. }
+        | BodyState::Data { .. }
+        | BodyState::UntilClose
+        | BodyState::End => Ok(state),
     }
 }
 
@@ -216,8 +222,8 @@ fn size_step(
     line_bytes: u16,
     place: SizePlace,
     byte: u8,
-) -> Result<State, Refusal> {
-    let state = |place| State::Size {
+) -> Result<BodyState, Refusal> {
+    let state = |place| BodyState::Size {
         size,
         digits,
         line_bytes,
@@ -230,7 +236,7 @@ fn size_step(
                 return Err(malformed("a chunk's size has more than 16 digits"));
             }
             let size = size << 4 | digit;
-            Ok(State::Size {
+            Ok(BodyState::Size {
                 size,
                 digits: digits + 1,
                 line_bytes,
@@ -247,8 +253,8 @@ fn size_step(
         }
         (SizePlace::Digits | SizePlace::Extension, b'\r') => Ok(state(SizePlace::Lf)),
         (SizePlace::Lf, b'\n') => Ok(match NonZeroU64::new(size) {
-            Some(left) => State::Data { left },
-            None => State::Trailer {
+            Some(left) => BodyState::Data { left },
+            None => BodyState::Trailer {
                 place: TrailerPlace::LineStart,
                 bytes: 0,
             },
@@ -260,11 +266,11 @@ fn size_step(
 }
 
 /// Handles one byte of the trailer section, whose fields are ignored.
-fn trailer_step(place: TrailerPlace, bytes: u16, byte: u8) -> Result<State, Refusal> {
-    let state = |place| Ok(State::Trailer { place, bytes });
+fn trailer_step(place: TrailerPlace, bytes: u16, byte: u8) -> Result<BodyState, Refusal> {
+    let state = |place| Ok(BodyState::Trailer { place, bytes });
     match (place, byte) {
         (TrailerPlace::LineStart, b'\r') => state(TrailerPlace::LastLf),
-        (TrailerPlace::LastLf, b'\n') => Ok(State::End),
+        (TrailerPlace::LastLf, b'\n') => Ok(BodyState::End),
         (TrailerPlace::Name, b':') => state(TrailerPlace::Value),
         (TrailerPlace::LineStart | TrailerPlace::Name, byte) if is_token_byte(byte) => {
             state(TrailerPlace::Name)
@@ -351,11 +357,11 @@ mod tests {
     #[test]
     fn chunks_are_content_up_to_the_empty_line_behind_the_last() {
         for (bytes, content) in CHUNKS {
-            let behind = b"GET / HTTP/1.1\r\n";
+            let after = b"GET / HTTP/1.1\r\n";
             let (read_content, left) =
-                read(Framing::Chunked, &[bytes, &behind[..]].concat()).expect("a good body");
+                read(Framing::Chunked, &[bytes, &after[..]].concat()).expect("a good body");
             assert_eq!(read_content, *content);
-            assert_eq!(left, Some(behind.len()), "{:?}", bytes.escape_ascii());
+            assert_eq!(left, Some(after.len()), "{:?}", bytes.escape_ascii());
             for cut in 0..bytes.len() {
                 let (_, left) = read(Framing::Chunked, &bytes[..cut]).expect("its beginning");
                 assert_eq!(left, None, "{:?} up to {cut}", bytes.escape_ascii());

@@ -7,8 +7,8 @@ use std::num::NonZeroU32;
 /// The chunk has a fixed size, but not fixed bytes: a viewer that skips fills its open chunk with
 /// bytes from its new position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Deserialize))]
-#[cfg_attr(feature = "handover", serde(from = "handover::ChunkState"))]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "handover", serde(from = "ChunkState", into = "ChunkState"))]
 pub struct ChunkWriter {
     /// The size line, right-aligned. Its unsent rest is `line[LINE_BYTES - line_left..]`.
     line: [u8; LINE_BYTES],
@@ -87,45 +87,28 @@ impl ChunkWriter {
     }
 }
 
-/// Hands the writer over. Its size line is made again: while bytes of it are unsent, all content is.
+/// A writer as a hand-over sends it: the unsent bytes of the size line, the content and the CRLF. The
+/// size line is made again: while bytes of it are unsent, all content is.
 #[cfg(feature = "handover")]
-mod handover {
-    use super::{ChunkWriter, NonZeroU32};
-    use crate::handover::is_default;
-    use serde::{Deserialize, Serialize, Serializer};
+type ChunkState = (u8, u32, u8);
 
-    #[derive(Default, Serialize, Deserialize)]
-    #[serde(default)]
-    pub struct ChunkState {
-        #[serde(skip_serializing_if = "is_default")]
-        line_left: u8,
-        #[serde(skip_serializing_if = "is_default")]
-        content_left: u32,
-        #[serde(skip_serializing_if = "is_default")]
-        tail_left: u8,
+#[cfg(feature = "handover")]
+impl From<ChunkWriter> for ChunkState {
+    fn from(writer: ChunkWriter) -> ChunkState {
+        (writer.line_left, writer.content_left, writer.tail_left)
     }
+}
 
-    impl From<ChunkState> for ChunkWriter {
-        fn from(state: ChunkState) -> ChunkWriter {
-            let mut writer = ChunkWriter::default();
-            if let Some(content) = NonZeroU32::new(state.content_left) {
-                writer.begin(content);
-            }
-            writer.line_left = state.line_left.min(writer.line_bytes);
-            writer.tail_left = state.tail_left.min(2);
-            writer
+#[cfg(feature = "handover")]
+impl From<ChunkState> for ChunkWriter {
+    fn from((line_left, content_left, tail_left): ChunkState) -> ChunkWriter {
+        let mut writer = ChunkWriter::default();
+        if let Some(content) = NonZeroU32::new(content_left) {
+            writer.begin(content);
         }
-    }
-
-    impl Serialize for ChunkWriter {
-        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-            let state = ChunkState {
-                line_left: self.line_left,
-                content_left: self.content_left,
-                tail_left: self.tail_left,
-            };
-            state.serialize(serializer)
-        }
+        writer.line_left = line_left.min(writer.line_bytes);
+        writer.tail_left = tail_left.min(2);
+        writer
     }
 }
 

@@ -130,12 +130,12 @@ impl IcyPosition {
 
     /// Records that `content_bytes` were sent. Returns how many of them were media.
     pub fn sent(&mut self, content_bytes: usize) -> usize {
-        let (before, behind) = self.media(content_bytes);
+        let (before, after) = self.media(content_bytes);
         self.media_left = match before < content_bytes {
-            true => INTERVAL.saturating_sub(behind as u16),
+            true => INTERVAL.saturating_sub(after as u16),
             false => self.media_left - before as u16,
         };
-        before + behind
+        before + after
     }
 }
 
@@ -208,8 +208,8 @@ mod tests {
                 let (mut media, mut blocks) = (0, 0);
                 while media < 50_000 {
                     let mut left = icy.content_bytes(chunk_media, NonZeroU32::MIN);
-                    let (before, behind) = icy.media(left);
-                    assert!(before + behind <= chunk_media && left > 0);
+                    let (before, after) = icy.media(left);
+                    assert!(before + after <= chunk_media && left > 0);
                     while left > 0 {
                         let bytes = piece.min(left);
                         let of_media = icy.sent(bytes);

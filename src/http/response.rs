@@ -6,8 +6,6 @@ use std::fmt::Write as _;
 use super::refusal::Refusal;
 use super::status::Status;
 use super::version::Version;
-#[cfg(feature = "handover")]
-use crate::handover::is_default;
 use crate::time::UnixTime;
 
 /// Properties that all responses to a request share.
@@ -21,14 +19,14 @@ pub struct Reply {
     /// Whether the request is HEAD, so that only the response head is sent.
     #[cfg_attr(
         feature = "handover",
-        serde(default, skip_serializing_if = "is_default")
+        serde(default, skip_serializing_if = "std::ops::Not::not")
     )]
     pub head_only: bool,
     /// Whether caches must not keep the response, because the target is not spelled canonically: a
     /// cache would keep any number of variants.
     #[cfg_attr(
         feature = "handover",
-        serde(default, skip_serializing_if = "is_default")
+        serde(default, skip_serializing_if = "std::ops::Not::not")
     )]
     pub no_store: bool,
     /// Whether the client wants titles within a stream's media. `None`: the server sends none.
@@ -37,7 +35,7 @@ pub struct Reply {
     /// Whether a person reads the response in a browser, and gets a refusal as a page.
     #[cfg_attr(
         feature = "handover",
-        serde(default, skip_serializing_if = "is_default")
+        serde(default, skip_serializing_if = "std::ops::Not::not")
     )]
     pub wants_page: bool,
     /// The time of the response.
@@ -49,7 +47,7 @@ pub struct Reply {
 
 impl Reply {
     /// Sets `no_store`, unless caches may keep the response.
-    pub fn kept_if(self, may_be_kept: bool) -> Reply {
+    pub fn no_store_unless(self, may_be_kept: bool) -> Reply {
         Reply {
             no_store: !may_be_kept,
             ..self
@@ -57,7 +55,7 @@ impl Reply {
     }
 
     /// Closes the connection after the response, unless it may stay open.
-    pub fn open_if(self, may_stay_open: bool) -> Reply {
+    pub fn close_unless(self, may_stay_open: bool) -> Reply {
         Reply {
             keep_alive: self.keep_alive && may_stay_open,
             ..self

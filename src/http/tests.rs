@@ -190,8 +190,8 @@ fn lines_end_with_crlf_and_hold_no_control_character() {
         }
     }
     for byte in (0..=u8::MAX).filter(|byte| !b"\r\n ".contains(byte)) {
-        let with = |before: &str, behind: &str| {
-            let text = [before.as_bytes(), &[byte], behind.as_bytes()].concat();
+        let with = |before: &str, after: &str| {
+            let text = [before.as_bytes(), &[byte], after.as_bytes()].concat();
             read(&text, &LIMITS)
         };
         let shown = format!("0x{byte:02x}");

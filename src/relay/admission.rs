@@ -1,12 +1,12 @@
 //! Admission: which client may do what. All entry points ask here, and no other code decides. UDP
 //! clients do not ask: tokens name them, and add-token decides about them (`grants`).
 //!
-//! A request for access is an [`AccessRequest`]: the [`EntryPoint`], the address, the name. A name is
-//! the session id in the request: a session's own, or a key. A session is what the name opens. The
-//! questions have a fixed order: [`Gate::enter`] (subnet, site, Host) before the
-//! parameters are read, then [`Gate::publish`], [`Gate::watch`] or [`Gate::change`] (token, block,
-//! shutdown, length, conflict, room). A new rule gets a variant of `Rule` in `tests.rs`, which
-//! tries it at every entry point.
+//! A request for access is an [`AccessRequest`]: the [`EntryPoint`], the address, the credential. A
+//! credential is the session id in the request: a session's own, or a key. A session is what the
+//! credential opens. The questions have a fixed order: [`Gate::enter`] (subnet, site, Host) before
+//! the parameters are read, then [`Gate::publish`], [`Gate::admit_viewer`] or [`Gate::change`]
+//! (token, block, shutdown, length, conflict, room). A new rule gets a variant of `Rule` in
+//! `tests.rs`, which tries it at every entry point.
 //!
 //! Unknown means untrusted. A client behind a proxy that does not name it is anonymous, and an
 //! entry point without a rule of its own refuses. Admission changes nothing.
@@ -21,12 +21,12 @@ use crate::gate::{Blocks, Denied, SessionId, Subnet, Tokens, Transport, network_
 use crate::http::{Framing, Head, Method, RETRY_AFTER_SECONDS, Refusal, Status};
 use crate::time::{Instant, UnixTime};
 
-pub(super) use place::{AddressFrom, Beyond, Others};
-use record::Role;
-pub(super) use record::{Admission, Barred};
+pub(super) use connections::{AddressFrom, Beyond, Others};
+use record::ClientRole;
+pub(super) use record::{Admission, BlockedViewer};
 use refusals::{blocked_for, forbidden, no_token, not_running, token_is_over};
 pub(super) use refusals::{kicked, no_stream, no_viewer, not_found, tokens_are_off};
-pub(super) use watchers::Look;
+pub(super) use watchers::Disclosure;
 
 /// Entry point through which a client comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub(super) enum EntryPoint {
     /// A reader of `/api/events`.
     Events,
     /// A request for `/metrics`.
-    Figures,
+    Metrics,
     /// The operator's page.
     Page,
     /// The page on which a browser plays a stream.
@@ -74,7 +74,7 @@ pub(super) enum EntryPoint {
 
 /// Entry points with the same rules.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum RuleSet {
     /// A source's request.
     Publish,
     /// A source's datagrams.
@@ -88,21 +88,21 @@ enum Kind {
 }
 
 impl EntryPoint {
-    fn kind(self) -> Kind {
+    fn rule_set(self) -> RuleSet {
         match self {
             EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast | EntryPoint::Rtmp => {
-                Kind::Publish
+                RuleSet::Publish
             }
             EntryPoint::Rtp | EntryPoint::Bare | EntryPoint::Group | EntryPoint::BareGroup => {
-                Kind::Datagrams
+                RuleSet::Datagrams
             }
-            EntryPoint::Pull => Kind::Pull,
+            EntryPoint::Pull => RuleSet::Pull,
             EntryPoint::Viewer | EntryPoint::Remuxed | EntryPoint::Hls | EntryPoint::WatchPage => {
-                Kind::Watch
+                RuleSet::Watch
             }
-            EntryPoint::Call | EntryPoint::Events | EntryPoint::Figures => Kind::Call,
-            EntryPoint::Page => Kind::Page,
-            EntryPoint::Health | EntryPoint::Options => Kind::Open,
+            EntryPoint::Call | EntryPoint::Events | EntryPoint::Metrics => RuleSet::Call,
+            EntryPoint::Page => RuleSet::Page,
+            EntryPoint::Health | EntryPoint::Options => RuleSet::Open,
         }
     }
 }
@@ -127,7 +127,7 @@ pub(super) struct Caller {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct AccessRequest {
     /// Entry point.
-    pub way: EntryPoint,
+    pub entry_point: EntryPoint,
     /// Address of the client. `None`: a proxy does not name the client.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub from: Option<SocketAddr>,
@@ -168,7 +168,7 @@ pub(super) struct SessionState {
     /// while tokens are off. HLS addresses count only where a token has `max-viewers`.
     pub viewers: usize,
     /// Number of viewers by the session id of this request.
-    pub viewers_by_name: usize,
+    pub viewers_by_credential: usize,
     /// Whether this client's address is already a counted HLS address. `false`: it is not, and one
     /// more can be counted. `None`: it is not, and no more can be counted.
     pub hls_address: Option<bool>,
@@ -182,7 +182,7 @@ pub(super) struct Gate<'a> {
     pub tokens: Option<&'a Tokens>,
     pub blocks: &'a Blocks<SessionId>,
     /// Blocked viewers.
-    pub barred: &'a Blocks<Barred>,
+    pub blocked_viewers: &'a Blocks<BlockedViewer>,
     /// The server is shutting down.
     pub is_closing: bool,
     /// The time of the input.
@@ -193,7 +193,7 @@ pub(super) struct Gate<'a> {
 
 impl AccessRequest {
     /// Creates the access request of an HTTP request.
-    pub fn of(way: EntryPoint, caller: Caller, head: &Head) -> AccessRequest {
+    pub fn of(entry_point: EntryPoint, caller: Caller, head: &Head) -> AccessRequest {
         let Head { host, fields, .. } = head;
         let request = AccessRequest {
             host: host.clone(),
@@ -201,15 +201,15 @@ impl AccessRequest {
             site: fields.site.clone(),
             is_forwarded: fields.forwarded.is_there() || is_of_proxy(fields.via.as_deref()),
             names_another: fields.forwarded.names_another(caller.peer.ip()),
-            ..AccessRequest::without_request(way, caller.peer)
+            ..AccessRequest::without_request(entry_point, caller.peer)
         };
         request.by(caller)
     }
 
     /// Creates the access request of a source without an HTTP request: datagrams, or an origin.
-    pub fn without_request(way: EntryPoint, from: SocketAddr) -> AccessRequest {
+    pub fn without_request(entry_point: EntryPoint, from: SocketAddr) -> AccessRequest {
         AccessRequest {
-            way,
+            entry_point,
             from: Some(from),
             to: None,
             is_proxied: false,
@@ -233,12 +233,16 @@ impl AccessRequest {
 
 impl Gate<'_> {
     /// Refuses a request on a connection beyond a limit, unless its answer needs no place.
-    pub fn place(&self, way: EntryPoint, beyond: Option<Beyond>) -> Result<(), Refusal> {
-        let (status, detail) = match (way, beyond) {
+    pub fn check_connection_limits(
+        &self,
+        entry_point: EntryPoint,
+        beyond: Option<Beyond>,
+    ) -> Result<(), Refusal> {
+        let (status, detail) = match (entry_point, beyond) {
             (_, None) => return Ok(()),
             (
                 EntryPoint::Call
-                | EntryPoint::Figures
+                | EntryPoint::Metrics
                 | EntryPoint::Page
                 | EntryPoint::Health
                 | EntryPoint::Options,
@@ -260,20 +264,20 @@ impl Gate<'_> {
 
     /// Checks the rules of an entry point that need no parameters: subnet, site and Host.
     pub fn enter(&self, access_request: &AccessRequest) -> Result<(), Refusal> {
-        match access_request.way.kind() {
-            Kind::Publish => {
+        match access_request.entry_point.rule_set() {
+            RuleSet::Publish => {
                 check_named(access_request)?;
                 self.check_source(access_request)?;
                 self.check_publishing_page(access_request)
             }
-            Kind::Datagrams => self.check_source(access_request),
+            RuleSet::Datagrams => self.check_source(access_request),
             // The operator has named it.
-            Kind::Pull => Ok(()),
-            Kind::Watch => check_named(access_request),
-            Kind::Call => {
-                let may_look = access_request.way == EntryPoint::Figures
+            RuleSet::Pull => Ok(()),
+            RuleSet::Watch => check_named(access_request),
+            RuleSet::Call => {
+                let may_read = access_request.entry_point == EntryPoint::Metrics
                     && self.is_from(access_request, &self.settings.metrics_from);
-                if !may_look {
+                if !may_read {
                     self.check_caller(access_request)?;
                 }
                 check_no_stranger_proxy(access_request)?;
@@ -282,8 +286,8 @@ impl Gate<'_> {
             }
             // While tokens are off, the page is for everyone. Otherwise other hosts than the API's
             // get 404.
-            Kind::Page if self.tokens.is_none() => check_named(access_request),
-            Kind::Page => {
+            RuleSet::Page if self.tokens.is_none() => check_named(access_request),
+            RuleSet::Page => {
                 self.check_caller(access_request).map_err(|_| {
                     let mut refusal = not_found();
                     refusal.detail += &self.missed_by(access_request);
@@ -297,7 +301,7 @@ impl Gate<'_> {
                     None => Ok(()),
                 }
             }
-            Kind::Open => Ok(()),
+            RuleSet::Open => Ok(()),
         }
     }
 
@@ -307,14 +311,14 @@ impl Gate<'_> {
     }
 
     fn check_caller(&self, access_request: &AccessRequest) -> Result<(), Refusal> {
-        let is_for_figures = access_request.way == EntryPoint::Figures;
+        let is_for_metrics = access_request.entry_point == EntryPoint::Metrics;
         if self.tokens.is_none() {
             let from = access_request.from;
-            return match is_for_figures {
+            return match is_for_metrics {
                 true => Err(forbidden(
                     "only the hosts of --metrics-from may read /metrics; add --metrics-from=ADDR/MASK",
                 )),
-                // [`Gate::look`] decides about the call.
+                // [`Gate::check_call_without_tokens`] decides about the call.
                 false if from.is_some_and(|from| from.ip().to_canonical().is_loopback()) => Ok(()),
                 false => Err(tokens_are_off()),
             };
@@ -322,7 +326,7 @@ impl Gate<'_> {
         if self.is_from(access_request, &self.settings.token_servers) {
             return Ok(());
         }
-        let may = match is_for_figures {
+        let may = match is_for_metrics {
             true => "and of --metrics-from may read /metrics",
             false => "may call the API",
         };
@@ -334,9 +338,9 @@ impl Gate<'_> {
 
     /// Refuses calls that change something, and those about tokens, while tokens are off. The host
     /// that runs an open relay may see its streams and their viewers.
-    pub fn look(&self, call: Name) -> Result<(), Refusal> {
-        let is_look = matches!(call, Name::ListStreams | Name::ListViewers | Name::Events);
-        match self.tokens.is_some() || is_look {
+    pub fn check_call_without_tokens(&self, call: Name) -> Result<(), Refusal> {
+        let is_reading = matches!(call, Name::ListStreams | Name::ListViewers | Name::Events);
+        match self.tokens.is_some() || is_reading {
             true => Ok(()),
             false => Err(tokens_are_off()),
         }
@@ -405,7 +409,8 @@ impl Gate<'_> {
             let ip = own.ip().to_canonical();
             let takes_loopback = ip.is_loopback() || ip.is_unspecified();
             let is_its = match address {
-                // The server does not know all of its addresses, such as addresses that NAT translates.
+                // The server does not know all of its addresses, such as addresses that NAT
+                // translates.
                 Some(address) => address == ip || ip.is_unspecified(),
                 None => takes_loopback && name.eq_ignore_ascii_case("localhost"),
             };
@@ -473,8 +478,9 @@ impl Gate<'_> {
     // ---- Token, block, length, conflict, room: of a session -------------------------------------
 
     /// Returns the session that a session id opens.
-    pub fn opened_by<'a>(&'a self, name: &'a SessionId) -> &'a SessionId {
-        self.tokens.map_or(name, |tokens| tokens.opened_by(name))
+    pub fn opened_by<'a>(&'a self, credential: &'a SessionId) -> &'a SessionId {
+        self.tokens
+            .map_or(credential, |tokens| tokens.opened_by(credential))
     }
 
     /// Decides whether an admitted client may be the source of the session that its session id
@@ -482,15 +488,15 @@ impl Gate<'_> {
     pub fn publish(
         &self,
         access_request: &AccessRequest,
-        name: &SessionId,
+        credential: &SessionId,
         framing: Framing,
         session_state: &SessionState,
     ) -> Result<(), Refusal> {
-        let is_request = access_request.way.kind() == Kind::Publish;
-        self.check_token_in(access_request, name)?;
+        let is_request = access_request.entry_point.rule_set() == RuleSet::Publish;
+        self.check_token_in(access_request, credential)?;
         self.check_block(match is_request {
-            true => self.opened_by(name),
-            false => name,
+            true => self.opened_by(credential),
+            false => credential,
         })?;
         self.check_open()?;
         if is_request && framing == Framing::None {
@@ -518,12 +524,12 @@ impl Gate<'_> {
     fn check_token_in(
         &self,
         access_request: &AccessRequest,
-        name: &SessionId,
+        credential: &SessionId,
     ) -> Result<(), Refusal> {
-        let is_there = match (access_request.way.kind(), self.tokens) {
-            (Kind::Publish, None) => true,
-            (Kind::Publish, Some(tokens)) => {
-                return tokens.publish(name, self.time).map_err(|shut| match shut {
+        let is_there = match (access_request.entry_point.rule_set(), self.tokens) {
+            (RuleSet::Publish, None) => true,
+            (RuleSet::Publish, Some(tokens)) => {
+                return tokens.publish(credential, self.time).map_err(|shut| match shut {
                     Denied::NoToken => no_token(),
                     Denied::Over => token_is_over(),
                     Denied::Direction => forbidden(
@@ -531,21 +537,22 @@ impl Gate<'_> {
                     ),
                 });
             }
-            (Kind::Datagrams, Some(tokens)) => {
+            (RuleSet::Datagrams, Some(tokens)) => {
                 let named = access_request.to.or(access_request.from);
                 let mut sessions = named
                     .into_iter()
                     .flat_map(|from| tokens.sessions_from(from));
-                let is_bare =
-                    matches!(access_request.way, EntryPoint::Bare | EntryPoint::BareGroup);
+                let is_bare = matches!(
+                    access_request.entry_point,
+                    EntryPoint::Bare | EntryPoint::BareGroup
+                );
                 let takes = |transport| (transport == Transport::Bare) == is_bare;
-                sessions.any(|(its, transport)| its == name && takes(transport))
+                sessions.any(|(its, transport)| its == credential && takes(transport))
             }
             // A pull is made for viewers that may watch.
-            (Kind::Pull, _) => true,
-            (Kind::Datagrams, None) | (Kind::Watch | Kind::Call | Kind::Page | Kind::Open, _) => {
-                false
-            }
+            (RuleSet::Pull, _) => true,
+            (RuleSet::Datagrams, None)
+            | (RuleSet::Watch | RuleSet::Call | RuleSet::Page | RuleSet::Open, _) => false,
         };
         if is_there { Ok(()) } else { Err(no_token()) }
     }
@@ -554,51 +561,54 @@ impl Gate<'_> {
     /// client is recorded, and no viewer is counted, since only tokens limit viewers.
     pub fn admission(
         &self,
-        name: SessionId,
+        credential: SessionId,
         session: &SessionId,
-        way: EntryPoint,
+        entry_point: EntryPoint,
     ) -> Option<Admission> {
         let tokens = self.tokens?;
-        let role = match (way.kind(), way) {
-            (Kind::Publish, _) => Role::Uncounted,
-            (Kind::Watch, EntryPoint::Hls) if self.counts_viewers(&name, session) => {
-                Role::CountedHls
+        let role = match (entry_point.rule_set(), entry_point) {
+            (RuleSet::Publish, _) => ClientRole::Uncounted,
+            (RuleSet::Watch, EntryPoint::Hls) if self.counts_viewers(&credential, session) => {
+                ClientRole::CountedHls
             }
-            (Kind::Watch, EntryPoint::Hls) => Role::Uncounted,
-            (Kind::Watch, EntryPoint::WatchPage) => return None,
-            (Kind::Watch, _) => Role::Viewer,
-            (Kind::Datagrams | Kind::Pull | Kind::Call | Kind::Page | Kind::Open, _) => {
+            (RuleSet::Watch, EntryPoint::Hls) => ClientRole::Uncounted,
+            (RuleSet::Watch, EntryPoint::WatchPage) => return None,
+            (RuleSet::Watch, _) => ClientRole::Viewer,
+            (
+                RuleSet::Datagrams | RuleSet::Pull | RuleSet::Call | RuleSet::Page | RuleSet::Open,
+                _,
+            ) => {
                 return None;
             }
         };
-        let ends = tokens.grant(&name).and_then(|grant| grant.terms.ends);
+        let ends = tokens.grant(&credential).and_then(|grant| grant.terms.ends);
         Some(Admission {
-            name,
+            credential,
             session: session.clone(),
             role,
             ends,
         })
     }
 
-    /// Returns the limits of a source that was admitted by `name`. `kept`: its limits until now,
-    /// which it keeps where the token is gone. A token of the same name that opens another session
-    /// is not its token.
+    /// Returns the limits of a source that was admitted by `credential`. `kept`: its limits until
+    /// now, which it keeps where the token is gone. A token of the same session id that opens
+    /// another session is not its token.
     pub fn source_limits(
         &self,
-        name: &SessionId,
+        credential: &SessionId,
         session: &SessionId,
         kept: SourceLimits,
     ) -> SourceLimits {
-        let limit_of = |name: &SessionId| {
+        let limit_of = |credential: &SessionId| {
             let tokens = self.tokens?;
-            let grant = tokens.grant(name)?;
-            let opens_it = tokens.opened_by(name) == session;
+            let grant = tokens.grant(credential)?;
+            let opens_it = tokens.opened_by(credential) == session;
             opens_it.then_some(grant.terms.bits_per_second_max)
         };
         SourceLimits {
-            by_key: match name == session {
+            by_key: match credential == session {
                 true => None,
-                false => limit_of(name).unwrap_or(kept.by_key),
+                false => limit_of(credential).unwrap_or(kept.by_key),
             },
             by_session: limit_of(session).unwrap_or(kept.by_session),
         }
@@ -636,9 +646,13 @@ impl Gate<'_> {
     }
 
     /// Refuses a viewer while `kick-viewer` blocks its address.
-    fn check_barred(&self, from: Option<IpAddr>, name: &SessionId) -> Result<(), Refusal> {
-        let from = from.map(|from| (name.clone(), network_of(from)));
-        let left = from.and_then(|whom| self.barred.left(&whom, self.now));
+    fn check_viewer_block(
+        &self,
+        from: Option<IpAddr>,
+        credential: &SessionId,
+    ) -> Result<(), Refusal> {
+        let from = from.map(|from| (credential.clone(), network_of(from)));
+        let left = from.and_then(|whom| self.blocked_viewers.left(&whom, self.now));
         match left {
             None => Ok(()),
             Some(left) => Err(blocked_for(
@@ -648,8 +662,8 @@ impl Gate<'_> {
         }
     }
 
-    /// Refuses new work during the shutdown, such as changes of the token table and readers of events.
-    /// Requests that only look are answered until the end.
+    /// Refuses new work during the shutdown, such as changes of the token table and readers of
+    /// events. Requests that only look are answered until the end.
     pub fn check_open(&self) -> Result<(), Refusal> {
         match self.is_closing {
             false => Ok(()),
@@ -689,9 +703,9 @@ fn check_named(access_request: &AccessRequest) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses a request that an unknown proxy has passed on: a host that no option names as a proxy has
-/// written fields of proxies. All clients of that host share its address. A named proxy writes such
-/// fields, too, but then they name only the client.
+/// Refuses a request that an unknown proxy has passed on: a host that no option names as a proxy
+/// has written fields of proxies. All clients of that host share its address. A named proxy writes
+/// such fields, too, but then they name only the client.
 fn check_no_stranger_proxy(access_request: &AccessRequest) -> Result<(), Refusal> {
     let is_strangers = match access_request.is_proxied {
         true => access_request.names_another,
@@ -705,8 +719,8 @@ fn check_no_stranger_proxy(access_request: &AccessRequest) -> Result<(), Refusal
     }
 }
 
+mod connections;
 mod late;
-mod place;
 mod record;
 mod refusals;
 #[cfg(test)]

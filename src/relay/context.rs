@@ -196,13 +196,13 @@ impl Context {
             Some(level) => self.log(level, event.host(), format_args!("{line}")),
             None => {}
         }
-        let is_reported = |(name, _)| self.event_limits.admit(name, event, self.now);
+        let is_reported = |(credential, _)| self.event_limits.admit(credential, event, self.now);
         if self.events.is_kept && about.is_none_or(is_reported) {
             let (run, time) = (self.run, self.date());
             let of = about.map(|(_, of)| of.clone());
             self.events.push(of, |text, number| {
-                let name = about.map(|(name, _)| name);
-                server_event::write_unit(text, (EventId { run, number }, time), name, event);
+                let credential = about.map(|(credential, _)| credential);
+                server_event::write_unit(text, (EventId { run, number }, time), credential, event);
             });
         }
     }

@@ -39,7 +39,7 @@ impl CutReason {
 
 /// Number of disconnected viewers for each reason.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-#[cfg_attr(feature = "handover", derive(serde::Deserialize), serde(default))]
+#[cfg_attr(feature = "handover", derive(serde::Deserialize))]
 pub(super) struct Cuts {
     stalled: u64,
     lost_unit: u64,

@@ -48,8 +48,8 @@ impl Relay {
                 key,
                 address,
             } => {
-                let place = (stream, viewer);
-                let session = self.streams.leave(place, key, address, ctx).cloned();
+                let viewer_key = (stream, viewer);
+                let session = self.streams.leave(viewer_key, key, address, ctx).cloned();
                 if let Some(session) = session.filter(|_| self.fetch.len() > 0) {
                     self.tend_pull(&session);
                 }
@@ -141,13 +141,13 @@ impl Relay {
             Event::TokensChanged(session) => self.tokens_changed(&session),
             Event::TokensRemoved(tuples) => self.rtp_in.forget_candidates(&tuples),
             Event::TermsChanged {
-                name,
+                credential,
                 session,
                 ends,
                 bits_per_second_max,
             } => {
-                self.clients.end_at((&name, &session), ends, ctx);
-                self.change_limit((&name, &session), bits_per_second_max);
+                self.clients.end_at((&credential, &session), ends, ctx);
+                self.change_limit((&credential, &session), bits_per_second_max);
             }
             Event::EndSession(session) => drop(self.end_session(&session)),
             Event::DisconnectKey(key) => {
@@ -209,16 +209,16 @@ impl Relay {
     /// Sets the bit rate of a session's source, if this session id admitted it or is the session.
     fn change_limit(
         &mut self,
-        (name, session): (&SessionId, &SessionId),
+        (credential, session): (&SessionId, &SessionId),
         bits_per_second_max: Option<u64>,
     ) {
         let Some((id, _)) = self.streams.running_source(session) else {
             return;
         };
         let mut limits = self.streams.source_limits(id);
-        if name == session {
+        if credential == session {
             limits.by_session = bits_per_second_max;
-        } else if self.source_name(id, session) == Some(name) {
+        } else if self.source_credential(id, session) == Some(credential) {
             limits.by_key = bits_per_second_max;
         }
         self.streams.limit_source(id, limits, &mut self.ctx);
@@ -327,13 +327,14 @@ impl Relay {
             return;
         }
         let (gate, session_state) = (self.grants.gate(&self.ctx), self.session_state(session));
-        let may_watch = |name: &SessionId, from: Option<IpAddr>, session_state: &SessionState| {
-            let how = (EntryPoint::Viewer, from);
-            let verdict = gate.go_on_late((name, session), how, session_state, || {
-                OriginError::NotFound
-            });
-            verdict.is_ok()
-        };
+        let may_watch =
+            |credential: &SessionId, from: Option<IpAddr>, session_state: &SessionState| {
+                let how = (EntryPoint::Viewer, from);
+                let verdict = gate.go_on_late((credential, session), how, session_state, || {
+                    OriginError::NotFound
+                });
+                verdict.is_ok()
+            };
         self.clients.call_others(session, &session_state, may_watch);
         for (id, reply) in self.clients.end_waiting(session) {
             self.watch(id, session.clone(), View::Whole, None, reply, true);

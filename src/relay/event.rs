@@ -102,7 +102,7 @@ pub(super) enum Event {
     /// A session id's http token has these terms now. They hold for clients that it admitted to
     /// `session` before.
     TermsChanged {
-        name: SessionId,
+        credential: SessionId,
         /// The session that the token opened when its terms changed. The token may be revoked since.
         session: SessionId,
         /// When connections must end. `None`: they may stay.

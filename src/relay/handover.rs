@@ -61,9 +61,9 @@ fn copied(relay: &mut Relay, (id, part): CopyName) -> Option<&mut Copied> {
     let client = ConnectionId::from_u64(id);
     match part {
         CopiedPart::Input | CopiedPart::Output => relay.clients.copied(client, part),
-        CopiedPart::Rest => {
-            let (place, _) = relay.clients.viewer(client)?;
-            relay.streams.own_bytes(place)
+        CopiedPart::UnitTail => {
+            let (viewer_key, _) = relay.clients.viewer(client)?;
+            relay.streams.own_bytes(viewer_key)
         }
         _ => relay.streams.copied(StreamId::from_u64(id), part),
     }
@@ -268,7 +268,7 @@ impl Limits {
     /// Returns the longest line of a hand-over, in bytes. The longest one is a stream's. A byte of
     /// text takes at most two, and a number with its name at most six times its own bytes.
     fn state_line_bytes_max(&self) -> usize {
-        let beside = self.stream.held_beside_buffer_max() + 4 * 1024 * 1024;
+        let beside = self.stream.memory_beside_buffer_max() + 4 * 1024 * 1024;
         self.stream
             .buffer_bytes
             .saturating_add(beside)
@@ -318,7 +318,7 @@ impl Successor {
             }
             Piece::Copy(name, from, bytes) => {
                 let copies_max = CopiedPart::OF_CLIENT.len() * limits.places_max()
-                    + CopiedPart::OF_STREAM.len() * limits.held_streams_max();
+                    + CopiedPart::OF_STREAM.len() * limits.streams_at_once_max();
                 let bytes_max = COPY_BYTES_MAX.saturating_add(limits.stream.buffer_bytes);
                 let copy = copies.entry(name).or_default();
                 must(from <= copy.len(), || {
@@ -443,12 +443,15 @@ fn agree(relay: &mut Relay) -> Result<(), HandoverError> {
                 calls += 1;
                 relay.lists.resolves(job_id)
             }
-            Concern::Viewer { place, is_blocked } => {
+            Concern::Viewer {
+                viewer_key,
+                is_blocked,
+            } => {
                 viewers += 1;
                 if is_blocked {
-                    relay.streams.set_blocked(place);
+                    relay.streams.set_blocked(viewer_key);
                 }
-                relay.streams.viewer_at(place, &relay.ctx) == Some(id)
+                relay.streams.viewer_at(viewer_key, &relay.ctx) == Some(id)
             }
         };
         must(is_so, || format!("{id:?} is in a place that is another's"))?;
@@ -462,7 +465,7 @@ fn agree(relay: &mut Relay) -> Result<(), HandoverError> {
     let all_sources = relay.streams.sources();
     let by_http = all_sources.filter(|(_, source)| source.connection().is_some());
     let known = (
-        relay.streams.viewer_places(),
+        relay.streams.viewers_in_all(),
         by_http.count(),
         relay.fetch.origin_requests(),
         relay.lists.resolving(),

@@ -28,7 +28,7 @@ pub(super) fn is_source(head: &Head) -> bool {
 
 /// Returns whether a client waits for the server's answer before it sends a body without framing. Only
 /// of such a client does the server know that a body follows.
-pub(super) fn waits_for_leave(head: &Head) -> bool {
+pub(super) fn waits_for_continue(head: &Head) -> bool {
     head.method == Method::Source || head.expects_continue
 }
 

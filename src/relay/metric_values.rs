@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::HeldBytes;
+use super::MemoryBytes;
 use super::clients::{Clients, WaitFor};
 use super::context::Context;
 use super::fetch::Fetch;
@@ -17,7 +17,7 @@ type Parts<'a> = (&'a Streams, &'a Clients, &'a Fetch, &'a Grants);
 /// Collects the values.
 pub(super) fn collect<'a>(
     (streams, clients, fetch, grants): Parts<'_>,
-    held: HeldBytes,
+    memory: MemoryBytes,
     ctx: &'a Context,
 ) -> MetricValues<'a> {
     MetricValues {
@@ -33,7 +33,7 @@ pub(super) fn collect<'a>(
         pull_failures: fetch.pulls.failures,
         deadlines: ctx.timers.len(),
         tokens: grants.tokens().map_or(0, Tokens::len),
-        held,
+        memory,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-use super::HeldBytes;
+use super::MemoryBytes;
 use super::counts::{Count, Counts, Turns};
 use crate::gate::Digest;
 use crate::http::Status;
@@ -41,7 +41,7 @@ pub(super) struct MetricValues<'a> {
     /// Tuples in the token table.
     pub tokens: usize,
     /// Memory of streams and of the token table.
-    pub held: HeldBytes,
+    pub memory: MemoryBytes,
 }
 
 /// Sums over all streams.
@@ -130,7 +130,7 @@ const FAMILIES: &[(&str, &str, &str, Samples)] = &[
     ("gauge", "tollgate_connections", "HTTP connections.", |values| one(values.connections)),
     ("gauge", "tollgate_deadlines", "Deadlines of connections and streams that are armed.", |values| one(values.deadlines)),
     ("gauge", "tollgate_tokens", "Tuples in the token table.", |values| one(values.tokens)),
-    ("gauge", "tollgate_held_bytes", "Bytes that are allocated, by the part that holds them.", |values| labelled("part", values.held.map(|(part, bytes)| (part, bytes as u64)))),
+    ("gauge", "tollgate_held_bytes", "Bytes that are allocated, by the part that holds them.", |values| labelled("part", values.memory.map(|(part, bytes)| (part, bytes as u64)))),
     ("counter", "tollgate_connections_total", "HTTP connections accepted.", |values| count(values.counts.of(Count::Connections))),
     ("counter", "tollgate_streams_total", "Streams that began.", |values| count(values.counts.of(Count::Streams))),
     ("counter", "tollgate_received_bytes_total", "Media bytes from sources.", |values| count(values.streams.figures.bytes_received)),
@@ -314,7 +314,7 @@ mod tests {
             pull_failures: 36,
             deadlines: 37,
             tokens: 38,
-            held: [("streams", 42), ("tokens", 45)],
+            memory: [("streams", 42), ("tokens", 45)],
         };
         values.text()
     }

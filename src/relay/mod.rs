@@ -9,7 +9,7 @@
 //!
 //! The shell calls the core in this order:
 //!
-//! - It reports each input, and lets the core read pipelined input ([`Relay::read_pipelined`]).
+//! - It reports each input, and lets the core do deferred work ([`Relay::do_deferred_work`]).
 //! - It writes output until there is none, or until the turn has lasted long enough.
 //! - It carries out the actions.
 //!
@@ -134,7 +134,7 @@ pub enum Action {
 }
 
 /// Memory of some parts in bytes, by their names.
-pub type HeldBytes = [(&'static str, usize); 2];
+pub type MemoryBytes = [(&'static str, usize); 2];
 
 /// The server.
 pub struct Relay {
@@ -261,7 +261,7 @@ impl Relay {
         loop {
             // The rest is read when the source may send again.
             let stream = self.clients.source_of(id);
-            if stream.is_some_and(|stream| self.streams.rests(stream)) {
+            if stream.is_some_and(|stream| self.streams.must_pause_source(stream)) {
                 break;
             }
             let before = rest.len();
@@ -287,18 +287,18 @@ impl Relay {
             }
         }
         self.clients.push_answers(id);
-        let rest_bytes = rest.len();
+        let unread_bytes = rest.len();
         self.clients
-            .keep_input(id, input, rest_bytes, &mut self.ctx);
+            .keep_input(id, input, unread_bytes, &mut self.ctx);
     }
 
     /// Reads pipelined input of the next client in the list, or answers its wait. Also lets the next
     /// remuxed stream catch up, and passes the next stream a piece of its splicer's output. Returns
     /// the cost. `None`: there is nothing of these.
-    pub fn read_pipelined(&mut self, now: Instant) -> Option<usize> {
+    pub fn do_deferred_work(&mut self, now: Instant) -> Option<usize> {
         self.ctx.set_now(now);
         self.clients.reading.begin(0);
-        let is_behind = self.streams.read_behind(&mut self.ctx);
+        let is_catching_up = self.streams.catch_up_next(&mut self.ctx);
         let has_passed = self.streams.pass_spliced(&mut self.ctx);
         let ahead = self.clients.next_pipelined();
         let id = ahead.as_ref().map(|(id, _)| *id);
@@ -307,7 +307,7 @@ impl Relay {
                 self.decide_waited(id, waited);
             }
             self.read(id, &[]);
-        } else if !is_behind && !has_passed {
+        } else if !is_catching_up && !has_passed {
             return None;
         }
         self.dispatch_events();
@@ -317,9 +317,9 @@ impl Relay {
         Some(self.clients.reading.cost)
     }
 
-    /// Returns whether [`Relay::read_pipelined`] has something to do.
-    pub fn has_pipelined(&self) -> bool {
-        self.clients.has_pipelined() || self.streams.has_behind() || self.streams.has_spliced()
+    /// Returns whether [`Relay::do_deferred_work`] has something to do.
+    pub fn has_deferred_work(&self) -> bool {
+        self.clients.has_pipelined() || self.streams.has_catching_up() || self.streams.has_spliced()
     }
 
     /// Handles the end of a client's input. `has_unread`: some bytes are still in the socket,
@@ -536,16 +536,16 @@ impl Relay {
     }
 
     /// Returns the memory of streams and of the token table, in bytes. Looks at every stream.
-    pub fn held_bytes(&self) -> HeldBytes {
+    pub fn memory_bytes(&self) -> MemoryBytes {
         [
-            ("streams", self.streams.held_bytes()),
-            ("tokens", self.grants.held_bytes()),
+            ("streams", self.streams.memory_bytes()),
+            ("tokens", self.grants.memory_bytes()),
         ]
     }
 
     /// Charges an answer for which each connection and each stream is looked at.
-    fn count_looks(&mut self) {
-        let looks = self.clients.len() + self.streams.len();
-        self.clients.reading.count(looks * clients::LOOK_COST);
+    fn charge_scan(&mut self) {
+        let scanned = self.clients.len() + self.streams.len();
+        self.clients.reading.count(scanned * clients::SCAN_COST);
     }
 }

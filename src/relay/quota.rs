@@ -32,20 +32,18 @@ impl SourceLimits {
 /// the source.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Quota {
-    bytes_per_second: u64,
-    /// The limits that `bytes_per_second` comes from. An earlier version does not send them.
-    #[cfg_attr(feature = "handover", serde(default))]
-    limits: SourceLimits,
+    /// The limits of its source.
+    pub limits: SourceLimits,
     /// The session's bucket, which holds one second's worth.
     pub bucket: TokenBucket,
     /// Datagrams that were dropped.
     refused: u64,
     /// Time at which the source is read again. `None`: it is being read.
-    pub rests_until: Option<Instant>,
-    /// The source was not read for a while since the last [`Quota::take_rested`].
-    has_rested: bool,
+    pub paused_until: Option<Instant>,
+    /// The source was not read for a while since the last [`Quota::take_paused`].
+    has_paused: bool,
     /// The log has said that the source is too fast.
-    is_told: bool,
+    has_logged: bool,
 }
 
 /// Time before its bucket is full at which a source is read again. The bucket then has a tenth of a
@@ -56,36 +54,17 @@ impl Quota {
     /// Lets a source that has just come draw from the session's bucket.
     pub fn new(limits: SourceLimits, bucket: TokenBucket) -> Quota {
         Quota {
-            bytes_per_second: limits.bytes_per_second(),
             limits,
             bucket,
             refused: 0,
-            rests_until: None,
-            has_rested: false,
-            is_told: false,
-        }
-    }
-
-    /// Sets other limits.
-    pub fn set_limits(&mut self, limits: SourceLimits) {
-        self.bytes_per_second = limits.bytes_per_second();
-        self.limits = limits;
-    }
-
-    /// Returns the limits. If an earlier version has not sent them, the rate may come from either.
-    pub fn limits(&self) -> SourceLimits {
-        let rate = self.bytes_per_second.saturating_mul(8);
-        match self.limits.lower() {
-            Some(_) => self.limits,
-            None => SourceLimits {
-                by_key: Some(rate),
-                by_session: Some(rate),
-            },
+            paused_until: None,
+            has_paused: false,
+            has_logged: false,
         }
     }
 
     fn rate(&self) -> Rate {
-        Rate::per_second(self.bytes_per_second)
+        Rate::per_second(self.limits.bytes_per_second())
     }
 
     /// Counts bytes that have come.
@@ -94,23 +73,23 @@ impl Quota {
     }
 
     /// Stops reading the source if its bucket is empty. Returns whether it is not read now.
-    pub fn rest_if_empty(&mut self, now: Instant) -> bool {
+    pub fn pause_if_empty(&mut self, now: Instant) -> bool {
         if self.bucket.tokens(self.rate(), now) == 0 {
             let fill_time = self.bucket.fill_time(now);
-            self.rests_until = Some(now + fill_time.saturating_sub(READ_AGAIN_BEFORE_FULL));
-            self.has_rested = true;
+            self.paused_until = Some(now + fill_time.saturating_sub(READ_AGAIN_BEFORE_FULL));
+            self.has_paused = true;
         }
-        self.rests_until.is_some()
+        self.paused_until.is_some()
     }
 
     /// Returns whether the source is not read now, or was not for a while since the last call.
-    pub fn take_rested(&mut self) -> bool {
-        std::mem::take(&mut self.has_rested) || self.rests_until.is_some()
+    pub fn take_paused(&mut self) -> bool {
+        std::mem::take(&mut self.has_paused) || self.paused_until.is_some()
     }
 
     /// Returns how many bytes may be read.
     pub fn bytes_left(&self, now: Instant) -> usize {
-        let tokens = match self.rests_until {
+        let tokens = match self.paused_until {
             Some(_) => 0,
             None => self.bucket.tokens(self.rate(), now).max(1),
         };
@@ -132,8 +111,8 @@ impl Quota {
 
     /// Returns the rate in bits per second at the first call, and then `None`.
     pub fn take_report(&mut self) -> Option<u64> {
-        let is_told = std::mem::replace(&mut self.is_told, true);
-        (!is_told).then(|| self.bytes_per_second.saturating_mul(8))
+        let has_logged = std::mem::replace(&mut self.has_logged, true);
+        (!has_logged).then(|| self.limits.bytes_per_second().saturating_mul(8))
     }
 }
 
@@ -161,18 +140,18 @@ mod tests {
                     quota.draw(read, now);
                     (bytes, reads) = (bytes + read, reads + 1);
                 }
-                if quota.rest_if_empty(now) {
-                    let rests_until = quota.rests_until.expect("it is not read");
-                    assert!(rests_until > now, "it would be asked again and again");
+                if quota.pause_if_empty(now) {
+                    let paused_until = quota.paused_until.expect("it is not read");
+                    assert!(paused_until > now, "it would be asked again and again");
                     assert_eq!(quota.bytes_left(now), 0);
-                    now = rests_until;
-                    quota.rests_until = None;
+                    now = paused_until;
+                    quota.paused_until = None;
                 }
                 assert!(bytes as f64 <= 100_000.0 * (now.since_start().as_secs_f64() + 1.01));
             }
             assert!(bytes >= 1_000_000, "{bytes} in ten seconds");
             assert!(reads <= 110 + bytes / piece.min(bytes), "{reads} reads");
-            assert!(quota.take_rested() && !quota.take_rested());
+            assert!(quota.take_paused() && !quota.take_paused());
         }
     }
 
@@ -197,7 +176,7 @@ mod tests {
             assert_eq!(seen, is_admitted, "{milliseconds} {bytes}");
             assert_eq!(quota.refused(), refused);
         }
-        quota.set_limits(limit(16_000));
+        quota.limits = limit(16_000);
         assert_eq!(
             (quota.take_report(), quota.take_report()),
             (Some(16_000), None)

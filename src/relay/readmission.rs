@@ -32,7 +32,7 @@ impl Relay {
         self.dispatch_events();
         let ids: Vec<ConnectionId> = self.clients.ids().collect();
         for id in ids {
-            if let Err(refusal) = self.may_stay(id, old) {
+            if let Err(refusal) = self.check_client_again(id, old) {
                 self.end_client(id, &refusal);
                 self.dispatch_events();
             }
@@ -44,7 +44,7 @@ impl Relay {
     }
 
     /// Checks whether these options would admit a client for what it does now.
-    fn may_stay(&self, id: ConnectionId, old: &OldOptions) -> Result<(), Refusal> {
+    fn check_client_again(&self, id: ConnectionId, old: &OldOptions) -> Result<(), Refusal> {
         let settings = self.ctx.settings();
         let refused = |detail: &str| Err(Refusal::new(Status::Forbidden, detail));
         let Some(activity) = self.clients.activity(id) else {
@@ -59,7 +59,7 @@ impl Relay {
         match activity {
             Activity::Idle => Ok(()),
             Activity::Asks(access_request) => {
-                if access_request.way == EntryPoint::Icecast && !settings.admits_icecast {
+                if access_request.entry_point == EntryPoint::Icecast && !settings.admits_icecast {
                     return refused(
                         "this server accepts no Icecast sources; start it with --icecast",
                     );
@@ -67,19 +67,19 @@ impl Relay {
                 gate.enter(&access_request)
             }
             Activity::Watches(access_request, stream) => {
-                let way = access_request.way;
+                let entry_point = access_request.entry_point;
                 let is_remuxed =
                     stream.is_some_and(|stream| self.streams.remuxed_as(stream).is_some());
-                if (is_remuxed || way == EntryPoint::Remuxed) && !settings.remuxes {
+                if (is_remuxed || entry_point == EntryPoint::Remuxed) && !settings.remuxes {
                     return refused("this server does not remux; start it with --remux=on");
                 }
-                if way == EntryPoint::Hls && !settings.serves_hls {
+                if entry_point == EntryPoint::Hls && !settings.serves_hls {
                     return refused("this server does not serve HLS; start it with --hls=on");
                 }
                 gate.enter(&access_request)?;
                 let by_origin = old.asks_origin && !settings.asks_origin;
-                let name = self.clients.came_by(id).filter(|_| by_origin);
-                match name.is_none_or(|name| gate.may_stay(name)) {
+                let credential = self.clients.admitted_by(id).filter(|_| by_origin);
+                match credential.is_none_or(|credential| gate.has_watch_token(credential)) {
                     true => Ok(()),
                     false => {
                         refused("only the origin had admitted it, which is not asked any more")

@@ -50,7 +50,7 @@ impl Relay {
                 let Some(session) = self.streams.session(stream) else {
                     return;
                 };
-                let is_break = !is_sure || self.streams.has_waiting_viewers(stream);
+                let is_break = !is_sure || self.streams.is_between_sources(stream);
                 let is_held = is_break && self.streams.hold(stream, "the connection ended", ctx);
                 if !is_held {
                     let reason = "the source is complete";
@@ -79,14 +79,14 @@ impl Relay {
             ..
         } = waiting;
         self.clients.remove_expired_hls(&self.ctx);
-        let name = self.clients.came_by(id).unwrap_or(&session).clone();
+        let credential = self.clients.admitted_by(id).unwrap_or(&session).clone();
         let from = self.clients.peer(id).map(|peer| peer.ip());
-        let session_state = self.session_state_for(&session, &name, from);
+        let session_state = self.session_state_for(&session, &credential, from);
         let gate = self.grants.gate(&self.ctx);
         let verdict = match outcome {
             WaitOutcome::TurnedAway(fault) => Err(gate.turned_away(fault)),
             WaitOutcome::Open | WaitOutcome::Called => gate.go_on_late(
-                (&name, &session),
+                (&credential, &session),
                 (view.entry_point(), from),
                 &session_state,
                 || self.fetch.absence(&session),
@@ -95,7 +95,7 @@ impl Relay {
         match verdict {
             Ok(()) => {
                 if matches!(view, View::Part(_)) {
-                    let admission = gate.admission(name, &session, view.entry_point());
+                    let admission = gate.admission(credential, &session, view.entry_point());
                     self.clients.admit(id, admission, &mut self.ctx);
                 }
                 let is_over = is_fetched && !session_state.runs && !session_state.is_fetched;
@@ -117,8 +117,8 @@ impl Relay {
             caller,
             head,
             gate: self.grants.gate(&self.ctx),
-            session_state: &|session, name| {
-                self.session_state_for(session, name, Some(caller.peer.ip()))
+            session_state: &|session, credential| {
+                self.session_state_for(session, credential, Some(caller.peer.ip()))
             },
             may_pass: &|| self.fetch.origins.check_via(head.fields.via.as_deref()),
         };
@@ -164,7 +164,7 @@ impl Relay {
                 view,
             }) => {
                 self.clients.admit(id, admission, &mut self.ctx);
-                let reply = reply.kept_if(view.is_addressed_by(&head.target));
+                let reply = reply.no_store_unless(view.is_addressed_by(&head.target));
                 let via = head.fields.via.as_deref();
                 self.watch(id, session, view, via, reply, true);
             }
@@ -173,7 +173,7 @@ impl Relay {
                     .await_payload(id, call, head, reply, &mut self.ctx)
             }
             Ok(Route::Call(call)) => {
-                self.call(id, call, reply.kept_if(head.target.is_plain));
+                self.call(id, call, reply.no_store_unless(head.target.is_plain));
             }
         }
     }
@@ -214,22 +214,22 @@ impl Relay {
         let Some(session) = self.streams.session(id) else {
             return;
         };
-        let Some(name) = self.source_name(id, &session) else {
+        let Some(credential) = self.source_credential(id, &session) else {
             return;
         };
         let gate = self.grants.gate(&self.ctx);
-        let limits = gate.source_limits(name, &session, self.streams.source_limits(id));
+        let limits = gate.source_limits(credential, &session, self.streams.source_limits(id));
         self.streams.limit_source(id, limits, &mut self.ctx);
     }
 
     /// Returns the session id that admitted a stream's source. `None`: it has none.
-    pub(super) fn source_name<'a>(
+    pub(super) fn source_credential<'a>(
         &'a self,
         id: StreamId,
         session: &'a SessionId,
     ) -> Option<&'a SessionId> {
         match self.streams.source_of(id)?.0 {
-            StreamSource::Http(source) => Some(self.clients.came_by(source).unwrap_or(session)),
+            StreamSource::Http(source) => Some(self.clients.admitted_by(source).unwrap_or(session)),
             StreamSource::Rtp(_) => Some(session),
             StreamSource::Held { .. } | StreamSource::Remuxed | StreamSource::Gone => None,
         }
@@ -260,8 +260,8 @@ impl Relay {
 
     /// Disconnects a viewer for this reason.
     pub(super) fn cut_viewer(&mut self, id: ConnectionId, cut: CutReason) {
-        if let Some((place, peer)) = self.clients.viewer(id) {
-            self.streams.cut(place, (id, peer), cut, &mut self.ctx);
+        if let Some((viewer_key, peer)) = self.clients.viewer(id) {
+            self.streams.cut(viewer_key, (id, peer), cut, &mut self.ctx);
             self.clients.close(id, &mut self.ctx);
         }
     }
@@ -365,14 +365,14 @@ impl Relay {
             } => self.set_title(&session, title, is_icecast),
             Call::About(about) => self.about(&about),
             Call::Panel(about) => {
-                self.count_looks();
+                self.charge_scan();
                 let parts = ListParts::new(&self.streams, &self.clients, &self.ctx);
                 super::icecast::list(&about, &parts)
             }
             Call::Metrics => {
-                self.count_looks();
+                self.charge_scan();
                 let parts = (&self.streams, &self.clients, &self.fetch, &self.grants);
-                let values = metric_values::collect(parts, self.held_bytes(), &self.ctx);
+                let values = metric_values::collect(parts, self.memory_bytes(), &self.ctx);
                 Ok(Outcome::text(metrics::MEDIA_TYPE, values.text()))
             }
             Call::Description => Ok(Outcome::text(json, DESCRIPTION)),
@@ -430,7 +430,7 @@ impl Relay {
         let (id, session, whom) =
             ListParts::new(&self.streams, &self.clients, &self.ctx).find(listed)?;
         if let Some(block) = block {
-            self.grants.bar(&whom, block, &self.ctx)?;
+            self.grants.block_viewer(&whom, block, &self.ctx)?;
         }
         if let Some(waiting) = self.clients.end_wait(id) {
             let refusal = kicked();
@@ -502,7 +502,7 @@ impl Relay {
             return;
         };
         let asks_origin = self.ctx.settings().asks_origin;
-        if !asks_origin || self.grants.gate(&self.ctx).may_stay(session) {
+        if !asks_origin || self.grants.gate(&self.ctx).has_watch_token(session) {
             return;
         }
         // Viewers by a key have been admitted here.
@@ -535,7 +535,7 @@ impl Relay {
     pub(super) fn session_state_for(
         &self,
         session: &SessionId,
-        name: &SessionId,
+        credential: &SessionId,
         from: Option<IpAddr>,
     ) -> SessionState {
         let mut session_state = self.session_state(session);
@@ -544,7 +544,7 @@ impl Relay {
             && self.fetch.has_room(from.map(network_of))
             && self.clients.has_room(&self.ctx);
         self.clients
-            .session_state(session, name, from, session_state)
+            .complete_session_state(session, credential, from, session_state)
     }
 
     /// Ends a session's stream at once, and its older streams that still have viewers. Returns how

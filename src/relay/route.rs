@@ -7,7 +7,7 @@
 mod by_icecast;
 
 use super::admission::{
-    AccessRequest, Admission, Caller, EntryPoint, Gate, Look, SessionState, not_found,
+    AccessRequest, Admission, Caller, Disclosure, EntryPoint, Gate, SessionState, not_found,
 };
 use super::api::{About, Call, Name, stream_url};
 use super::lists::is_of_peer;
@@ -59,7 +59,7 @@ const ABOUT_FILES: [&[u8]; 3] = [b"now.json", b"listen.m3u", b"listen.pls"];
 
 /// Parameters of a playlist: `sessionid`, `_HLS_msn`, `_HLS_part` and `_HLS_skip`.
 const LIST_PARAMETERS_MAX: usize = 4;
-const LOOK_METHODS: &str = "GET, HEAD, OPTIONS";
+const READING_METHODS: &str = "GET, HEAD, OPTIONS";
 const STREAM_METHODS: &str = "GET, HEAD, PUT, POST, OPTIONS";
 
 impl<'a> RequestContext<'a> {
@@ -67,12 +67,13 @@ impl<'a> RequestContext<'a> {
     pub fn route(&self) -> Result<Route, Refusal> {
         let route = self.route_of_path();
         // Connections beyond a limit get no streams, and no information about any.
-        let way = route
+        let entry_point = route
             .as_ref()
             .map_or(EntryPoint::Viewer, |route| self.entry_point(route));
-        self.gate.place(way, self.caller.beyond)?;
+        self.gate
+            .check_connection_limits(entry_point, self.caller.beyond)?;
         let route = route?;
-        let is_by_token = match way {
+        let is_by_token = match entry_point {
             EntryPoint::Viewer | EntryPoint::Remuxed | EntryPoint::Hls | EntryPoint::WatchPage => {
                 true
             }
@@ -97,7 +98,7 @@ impl<'a> RequestContext<'a> {
                 is_icecast: true, ..
             }) => EntryPoint::Icecast,
             Route::Call(Call::Moved(_)) => EntryPoint::Hls,
-            Route::Call(Call::Metrics) => EntryPoint::Figures,
+            Route::Call(Call::Metrics) => EntryPoint::Metrics,
             Route::Call(Call::Page) => EntryPoint::Page,
             Route::Call(Call::Health) => EntryPoint::Health,
             Route::Call(Call::Options { .. }) => EntryPoint::Options,
@@ -124,8 +125,8 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    fn access_request(&self, way: EntryPoint) -> AccessRequest {
-        AccessRequest::of(way, self.caller, self.head)
+    fn access_request(&self, entry_point: EntryPoint) -> AccessRequest {
+        AccessRequest::of(entry_point, self.caller, self.head)
     }
 
     fn route_of_path(&self) -> Result<Route, Refusal> {
@@ -151,12 +152,12 @@ impl<'a> RequestContext<'a> {
             [b"stream", session, file] => self.stream_as(session, file),
             [b"watch"] if Page::IS_HERE => self.about_stream(None, b""),
             [b"watch", session] if Page::IS_HERE => self.about_stream(Some(session), b""),
-            [b""] if Page::IS_HERE => self.look(EntryPoint::Page, Call::Page),
-            [b"metrics"] => self.look(EntryPoint::Figures, Call::Metrics),
+            [b""] if Page::IS_HERE => self.reading_call(EntryPoint::Page, Call::Page),
+            [b"metrics"] => self.reading_call(EntryPoint::Metrics, Call::Metrics),
             [b"api"] | [b"api", b"" | b"openapi.json"] => {
-                self.look(EntryPoint::Call, Call::Description)
+                self.reading_call(EntryPoint::Call, Call::Description)
             }
-            [b"healthz"] => self.look(EntryPoint::Health, Call::Health),
+            [b"healthz"] => self.reading_call(EntryPoint::Health, Call::Health),
             [b"api", name] | [name] => match Name::parse(name) {
                 Some(name) => self.call(name),
                 None => Err(not_found()),
@@ -179,12 +180,12 @@ impl<'a> RequestContext<'a> {
         if !allow.split(", ").any(|method| method == head.method_token) {
             return Err(Refusal::method(allow));
         }
-        let way = match name {
+        let entry_point = match name {
             Name::Events => EntryPoint::Events,
             _ => EntryPoint::Call,
         };
-        self.gate.enter(&self.access_request(way))?;
-        self.gate.look(name)?;
+        self.gate.enter(&self.access_request(entry_point))?;
+        self.gate.check_call_without_tokens(name)?;
         let settings = self.gate.settings;
         let udp_clients_max = settings.limits.tokens.udp_clients_per_session_max;
         let limits = (udp_clients_max, self.gate.time);
@@ -213,31 +214,31 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Routes a request that only looks. GET and HEAD are routed by `route`.
-    fn look_by(
+    fn route_reading(
         &self,
-        way: EntryPoint,
+        entry_point: EntryPoint,
         route: impl FnOnce(AccessRequest) -> Result<Route, Refusal>,
     ) -> Result<Route, Refusal> {
         match self.head.method {
-            Method::Options => self.options(LOOK_METHODS),
+            Method::Options => self.options(READING_METHODS),
             Method::Get | Method::Head => {
-                let access_request = self.access_request(way);
+                let access_request = self.access_request(entry_point);
                 self.gate.enter(&access_request)?;
                 route(access_request)
             }
             Method::Put | Method::Post | Method::Delete | Method::Source | Method::Other => {
-                Err(Refusal::method(LOOK_METHODS))
+                Err(Refusal::method(READING_METHODS))
             }
         }
     }
 
     /// Routes a call that only looks and has no parameters.
-    fn look(&self, way: EntryPoint, call: Call) -> Result<Route, Refusal> {
+    fn reading_call(&self, entry_point: EntryPoint, call: Call) -> Result<Route, Refusal> {
         // Only the operator's hosts learn whether there is a page.
-        if way == EntryPoint::Page {
-            self.gate.enter(&self.access_request(way))?;
+        if entry_point == EntryPoint::Page {
+            self.gate.enter(&self.access_request(entry_point))?;
         }
-        self.look_by(way, |_| {
+        self.route_reading(entry_point, |_| {
             no_parameters(&self.head.target)?;
             Ok(Route::Call(call))
         })
@@ -245,7 +246,7 @@ impl<'a> RequestContext<'a> {
 
     fn stream(&self, segment: Option<&[u8]>) -> Result<Route, Refusal> {
         let head = self.head;
-        let way = match head.method {
+        let entry_point = match head.method {
             Method::Put => EntryPoint::Put,
             Method::Post => EntryPoint::Post,
             Method::Get | Method::Head => EntryPoint::Viewer,
@@ -254,21 +255,21 @@ impl<'a> RequestContext<'a> {
                 return Err(Refusal::method(STREAM_METHODS));
             }
         };
-        let access_request = self.access_request(way);
+        let access_request = self.access_request(entry_point);
         self.gate.enter(&access_request)?;
-        let name = self.session_named(segment)?;
-        let session = self.gate.opened_by(&name).clone();
-        let session_state = (self.session_state)(&session, &name);
-        if way == EntryPoint::Viewer {
+        let credential = self.session_named(segment)?;
+        let session = self.gate.opened_by(&credential).clone();
+        let session_state = (self.session_state)(&session, &credential);
+        if entry_point == EntryPoint::Viewer {
             (self.may_pass)()?;
-            self.gate.watch(
+            self.gate.admit_viewer(
                 &access_request,
-                &name,
+                &credential,
                 &session_state,
-                self.look_of_viewer(&View::Whole),
+                self.disclosure_to_viewer(&View::Whole),
             )?;
             self.gate.wait(head.method, &session_state)?;
-            let admission = self.gate.admission(name, &session, way);
+            let admission = self.gate.admission(credential, &session, entry_point);
             return Ok(Route::Watch {
                 admission,
                 session,
@@ -276,9 +277,9 @@ impl<'a> RequestContext<'a> {
             });
         }
         self.gate
-            .publish(&access_request, &name, head.framing, &session_state)?;
+            .publish(&access_request, &credential, head.framing, &session_state)?;
         Ok(Route::Publish {
-            admission: self.gate.admission(name, &session, way),
+            admission: self.gate.admission(credential, &session, entry_point),
             session,
             content_type: head.fields.content_type.clone(),
             framing: head.framing,
@@ -287,11 +288,11 @@ impl<'a> RequestContext<'a> {
 
     /// Returns how a viewer's request finds out about the session. No origin is asked for a HEAD or
     /// a segment.
-    fn look_of_viewer(&self, view: &View) -> Look {
+    fn disclosure_to_viewer(&self, view: &View) -> Disclosure {
         match self.head.method {
-            Method::Head => Look::Tells,
-            _ if !view.can_wait() => Look::Tells,
-            _ => Look::Asks,
+            Method::Head => Disclosure::RunningOnly,
+            _ if !view.can_wait() => Disclosure::RunningOnly,
+            _ => Disclosure::Full,
         }
     }
 
@@ -310,22 +311,30 @@ impl<'a> RequestContext<'a> {
     /// of radio, or the page for watching it. A viewer that is refused the stream gets the same
     /// status in a page: it is for a browser.
     fn about_stream(&self, segment: Option<&[u8]>, file: &[u8]) -> Result<Route, Refusal> {
-        self.look_by(EntryPoint::WatchPage, |access_request| {
-            let name = self.session_named(segment)?;
-            let session = self.gate.opened_by(&name).clone();
-            let session_state = (self.session_state)(&session, &name);
+        self.route_reading(EntryPoint::WatchPage, |access_request| {
+            let credential = self.session_named(segment)?;
+            let session = self.gate.opened_by(&credential).clone();
+            let session_state = (self.session_state)(&session, &credential);
             let from = access_request.from.map(|from| from.ip());
-            let see = |look| self.gate.see(from, &name, &session, &session_state, look);
-            let verdict = see(Look::Leads);
+            let check = |disclosure| {
+                self.gate.check_token_and_blocks(
+                    from,
+                    &credential,
+                    &session,
+                    &session_state,
+                    disclosure,
+                )
+            };
+            let verdict = check(Disclosure::Nothing);
             if file.is_empty() {
                 return Ok(Route::Call(Call::WatchPage(verdict.err().map(Box::new))));
             }
             verdict?;
-            let is_told = see(Look::Tells).is_ok();
+            let may_reveal = check(Disclosure::RunningOnly).is_ok();
             Ok(Route::Call(Call::About(About {
                 file: String::from_utf8_lossy(file).into(),
-                session: is_told.then_some(session),
-                address: stream_url(&self.origin(), &name).into(),
+                session: may_reveal.then_some(session),
+                address: stream_url(&self.origin(), &credential).into(),
             })))
         })
     }
@@ -348,27 +357,31 @@ impl<'a> RequestContext<'a> {
     /// Routes a playlist, a segment, or the stream in another container.
     fn stream_as(&self, session: &[u8], file: &[u8]) -> Result<Route, Refusal> {
         let view = View::of(file, &self.head.target, self.gate.settings);
-        let (way, view) = view.ok_or_else(not_found)?;
-        self.look_by(way, |access_request| {
+        let (entry_point, view) = view.ok_or_else(not_found)?;
+        self.route_reading(entry_point, |access_request| {
             let view = view?;
-            let name = parse_session(session)?;
-            let session = self.gate.opened_by(&name).clone();
-            let session_state = (self.session_state)(&session, &name);
+            let credential = parse_session(session)?;
+            let session = self.gate.opened_by(&credential).clone();
+            let session_state = (self.session_state)(&session, &credential);
             (self.may_pass)()?;
-            let look = self.look_of_viewer(&view);
+            let disclosure = self.disclosure_to_viewer(&view);
             match &view {
                 View::Whole | View::In(_) | View::Poster => {
-                    self.gate
-                        .watch(&access_request, &name, &session_state, look)?;
+                    self.gate.admit_viewer(
+                        &access_request,
+                        &credential,
+                        &session_state,
+                        disclosure,
+                    )?;
                 }
                 View::Part(_) => {
                     let from = access_request.from.map(|from| from.ip());
                     self.gate
-                        .watch_in_segments(from, &name, &session_state, look)?;
+                        .admit_hls(from, &credential, &session_state, disclosure)?;
                 }
             }
             Ok(Route::Watch {
-                admission: self.gate.admission(name, &session, way),
+                admission: self.gate.admission(credential, &session, entry_point),
                 session,
                 view,
             })
@@ -378,9 +391,9 @@ impl<'a> RequestContext<'a> {
     /// Returns whether the request is for a playlist whose session the query names.
     fn is_list_by_query(&self, file: &[u8]) -> bool {
         let mut parameters = self.head.target.parameters();
-        let is_looked_at = matches!(self.head.method, Method::Get | Method::Head);
+        let is_reading = matches!(self.head.method, Method::Get | Method::Head);
         let is_list = self.gate.settings.serves_hls && file == HlsRequest::LIST.as_bytes();
-        is_looked_at && is_list && parameters.any(|parameter| parameter.name == "sessionid")
+        is_reading && is_list && parameters.any(|parameter| parameter.name == "sessionid")
     }
 
     /// Redirects to the path with the session id, since a playlist names its files relative to it.
@@ -399,26 +412,31 @@ impl<'a> RequestContext<'a> {
             is_plain: true,
             query: Some(joined(target.parameters().filter(keep))).filter(|query| !query.is_empty()),
         };
-        let name = only_session(&of_query(&is_session))?;
+        let credential = only_session(&of_query(&is_session))?;
         let rest = of_query(&|parameter| !is_session(parameter));
         let wanted = HlsRequest::of(file, &rest).unwrap_or_else(|| Err(not_found()))?;
-        let session = self.gate.opened_by(&name);
-        let session_state = (self.session_state)(session, &name);
+        let session = self.gate.opened_by(&credential);
+        let session_state = (self.session_state)(session, &credential);
         (self.may_pass)()?;
         let from = access_request.from.map(|from| from.ip());
-        self.gate
-            .see(from, &name, session, &session_state, Look::Leads)?;
-        if matches!(name.as_str(), "." | "..") {
+        self.gate.check_token_and_blocks(
+            from,
+            &credential,
+            session,
+            &session_state,
+            Disclosure::Nothing,
+        )?;
+        if matches!(credential.as_str(), "." | "..") {
             let detail = format!(
                 "no path can name '{}', and a playlist has one",
-                name.as_str()
+                credential.as_str()
             );
             return Err(Refusal::new(Status::NotFound, detail));
         }
-        let place = percent_encoded(name.as_str());
+        let folder = percent_encoded(credential.as_str());
         let query = wanted.query();
         let query = query.map_or(String::new(), |query| format!("?{query}"));
-        let address = format!("{place}/{}{query}", HlsRequest::LIST);
+        let address = format!("{folder}/{}{query}", HlsRequest::LIST);
         Ok(Route::Call(Call::Moved(address.into())))
     }
 }

@@ -52,16 +52,16 @@ impl Relay {
         caller: Caller,
         name: Result<SessionId, Refusal>,
     ) -> Result<(Option<Admission>, SessionId), Refusal> {
-        let way = EntryPoint::Rtmp;
+        let entry_point = EntryPoint::Rtmp;
         let gate = self.grants.gate(&self.ctx);
-        gate.place(way, caller.beyond)?;
-        let access_request = AccessRequest::without_request(way, caller.peer).by(caller);
+        gate.check_connection_limits(entry_point, caller.beyond)?;
+        let access_request = AccessRequest::without_request(entry_point, caller.peer).by(caller);
         gate.enter(&access_request)?;
         let name = name?;
         let session = gate.opened_by(&name).clone();
         let session_state = self.session_state_for(&session, &name, Some(caller.peer.ip()));
         gate.publish(&access_request, &name, Framing::UntilClose, &session_state)?;
-        Ok((gate.admission(name, &session, way), session))
+        Ok((gate.admission(name, &session, entry_point), session))
     }
 }
 

@@ -74,7 +74,7 @@ impl Sender {
     /// Returns its access request. `is_bare`: it sends MPEG-TS without RTP.
     pub(super) fn access_request(&self, is_bare: bool) -> AccessRequest {
         let is_to_group = self.named != self.from;
-        let way = match (is_bare, is_to_group) {
+        let entry_point = match (is_bare, is_to_group) {
             (true, true) => EntryPoint::BareGroup,
             (true, false) => EntryPoint::Bare,
             (false, true) => EntryPoint::Group,
@@ -82,7 +82,7 @@ impl Sender {
         };
         AccessRequest {
             to: Some(self.named),
-            ..AccessRequest::without_request(way, self.from)
+            ..AccessRequest::without_request(entry_point, self.from)
         }
     }
 }
@@ -763,7 +763,7 @@ mod tests {
     #[test]
     fn a_sender_comes_in_by_its_own_way() {
         let (one, group) = (address("10.2.0.1:6000"), address(GROUP));
-        for (named, is_bare, way) in [
+        for (named, is_bare, entry_point) in [
             (one, false, EntryPoint::Rtp),
             (one, true, EntryPoint::Bare),
             (group, false, EntryPoint::Group),
@@ -772,8 +772,12 @@ mod tests {
             let sender = Sender { named, from: one };
             let access_request = sender.access_request(is_bare);
             assert_eq!(
-                (access_request.way, access_request.to, access_request.from),
-                (way, Some(named), Some(one))
+                (
+                    access_request.entry_point,
+                    access_request.to,
+                    access_request.from
+                ),
+                (entry_point, Some(named), Some(one))
             );
         }
     }

@@ -196,10 +196,10 @@ impl Display for LogLine<'_> {
         if let ServerEvent::TokensOver { count } = self.event {
             return write!(f, "event=tokens-over count={count}");
         }
-        let Some((name, of)) = self.about else {
+        let Some((credential, of)) = self.about else {
             return Ok(());
         };
-        let session = name.digest();
+        let session = credential.digest();
         match self.event {
             ServerEvent::StreamBegins { source, .. } => {
                 write!(f, "event=stream-begins session={session} source={source}")
@@ -262,7 +262,7 @@ impl Display for LogLine<'_> {
                 let event = token.name();
                 write!(f, "event={event} session={session}")?;
                 match token.tuples() {
-                    _ if name != of => write!(f, " for={}", of.digest()),
+                    _ if credential != of => write!(f, " for={}", of.digest()),
                     Some(tuples) => write!(f, " tuples={tuples}"),
                     None => Ok(()),
                 }

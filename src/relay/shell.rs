@@ -165,7 +165,7 @@ impl Readers {
         self.read_from_next(more, |readers| &mut readers.more, relay, inputs, share);
         let mut cost = 0;
         while cost < PIPELINED_COST_MAX.min(share.cost_max)
-            && let Some(spent) = relay.read_pipelined(share.now)
+            && let Some(spent) = relay.do_deferred_work(share.now)
         {
             cost += spent;
             inputs.after_input(relay);
@@ -609,7 +609,7 @@ mod tests {
         let each = alone
             .stage
             .relay
-            .read_pipelined(now)
+            .do_deferred_work(now)
             .expect("more requests");
         for (cost_max, goes) in [
             (0, 0),

@@ -16,7 +16,7 @@ use crate::gate::{Detailed, SessionId, Tuple};
 
 /// Bytes of text, and rows looked at, after which a piece ends.
 const PIECE_BYTES: usize = 16 * 1024;
-const LOOKS_MAX: usize = 1024;
+const EXAMINED_MAX: usize = 1024;
 
 /// Writes the snapshot's next piece to a reader; of one session, if one is given.
 pub(super) fn write_piece(
@@ -99,8 +99,8 @@ fn write_rows<R: Serialize>(
     is_costly: impl Fn(&R) -> bool,
 ) -> Option<Mark> {
     let (mut last, mut was_costly) = (None, false);
-    for (looks, (mark, row)) in rows.enumerate() {
-        if text.len() >= PIECE_BYTES || looks >= LOOKS_MAX || was_costly {
+    for (examined, (mark, row)) in rows.enumerate() {
+        if text.len() >= PIECE_BYTES || examined >= EXAMINED_MAX || was_costly {
             return last;
         }
         if let Some(row) = row {
@@ -187,9 +187,9 @@ mod tests {
     #[test]
     fn a_piece_looks_at_a_bounded_number_of_rows() {
         for (others, before) in [
-            (LOOKS_MAX - 1, None),
-            (LOOKS_MAX, Some(LOOKS_MAX)),
-            (LOOKS_MAX + 1, Some(LOOKS_MAX)),
+            (EXAMINED_MAX - 1, None),
+            (EXAMINED_MAX, Some(EXAMINED_MAX)),
+            (EXAMINED_MAX + 1, Some(EXAMINED_MAX)),
         ] {
             let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
             for number in 0..others {
@@ -211,7 +211,7 @@ mod tests {
             );
             let expected = match before {
                 None => (Rows::Streams, (0, 0)),
-                Some(looks) => (Rows::Details, marks[looks - 1]),
+                Some(examined) => (Rows::Details, marks[examined - 1]),
             };
             assert_eq!(*next, Some(expected), "{others}");
             let whole: String = pieces.into_iter().map(|(text, _)| text).collect();

@@ -70,10 +70,10 @@ impl Stage {
 
     pub fn settle(&mut self) {
         loop {
-            while self.relay.read_pipelined(self.now).is_some() {}
+            while self.relay.do_deferred_work(self.now).is_some() {}
             while self.write_next() {}
             let Some(action) = self.relay.next_action() else {
-                if self.relay.has_pipelined() {
+                if self.relay.has_deferred_work() {
                     continue;
                 }
                 break;
@@ -304,7 +304,7 @@ impl HandedOver {
 
 #[cfg(feature = "handover")]
 impl Stage {
-    pub fn tell(&mut self) -> HandedOver {
+    pub fn hand_over(&mut self) -> HandedOver {
         handover::settle(&mut self.relay, self.now);
         let mut media = Vec::new();
         for (stream, range) in self.relay.streams.media() {
@@ -326,7 +326,7 @@ impl Stage {
     /// Another core with these options has taken this one's place, and everybody is looked at.
     #[track_caller]
     pub fn change_hands(&mut self, options: &[&str]) {
-        let taken = self.tell().taken_over(options);
+        let taken = self.hand_over().taken_over(options);
         self.relay = taken.expect("it fits");
         self.relay.check();
         self.settle();

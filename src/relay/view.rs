@@ -93,14 +93,14 @@ mod tests {
     fn a_view_is_waited_for_where_it_can_come() {
         let named = HlsRequest::Named("x".repeat(100).into());
         let list = HlsRequest::List(None);
-        for (view, way, can_wait) in [
+        for (view, entry_point, can_wait) in [
             (View::Whole, EntryPoint::Viewer, true),
             (View::In(remux::Target::MpegTs), EntryPoint::Remuxed, true),
             (View::Poster, EntryPoint::Remuxed, true),
             (View::Part(list), EntryPoint::Hls, true),
             (View::Part(named), EntryPoint::Hls, false),
         ] {
-            assert_eq!(view.entry_point(), way, "{view:?}");
+            assert_eq!(view.entry_point(), entry_point, "{view:?}");
             assert_eq!(view.can_wait(), can_wait, "{view:?}");
         }
     }

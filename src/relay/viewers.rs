@@ -5,7 +5,7 @@
 //! but not between two requests.
 
 use super::ConnectionId;
-use super::admission::{Barred, no_viewer};
+use super::admission::{BlockedViewer, no_viewer};
 use super::clients::{Clients, PIECE_ROWS, WaitFor};
 use super::context::Context;
 use super::streams::{Streams, ViewerRow};
@@ -66,7 +66,7 @@ impl<'a> ListParts<'a> {
 
     /// Returns the connection of a viewer or waiting client, its session, and the key for blocking
     /// it.
-    pub fn find(&self, id: ListedId) -> Result<(ConnectionId, SessionId, Barred), Refusal> {
+    pub fn find(&self, id: ListedId) -> Result<(ConnectionId, SessionId, BlockedViewer), Refusal> {
         let run = self.ctx.run;
         let connection = match id {
             ListedId::Connection {
@@ -87,8 +87,8 @@ impl<'a> ListParts<'a> {
         let session = watched.or_else(|| self.clients.waits_for(id).cloned());
         let peer = self.clients.peer(id);
         let (session, peer) = session.zip(peer).ok_or_else(no_viewer)?;
-        let name = self.clients.came_by(id).unwrap_or(&session).clone();
-        Ok((id, session, (name, network_of(peer.ip()))))
+        let credential = self.clients.admitted_by(id).unwrap_or(&session).clone();
+        Ok((id, session, (credential, network_of(peer.ip()))))
     }
 
     /// Adds the address and key of the connection that the row is of, if it is of one.
@@ -98,7 +98,7 @@ impl<'a> ListParts<'a> {
         };
         let id = ConnectionId::from_u64(connection);
         ViewerRow {
-            key: self.clients.came_by(id).map(SessionId::digest),
+            key: self.clients.admitted_by(id).map(SessionId::digest),
             address: self.clients.peer(id),
             ..row
         }

@@ -45,7 +45,7 @@ impl Remuxer {
         None
     }
 
-    pub const fn held_bytes_max(_: usize) -> usize {
+    pub const fn memory_bytes_max(_: usize) -> usize {
         0
     }
 

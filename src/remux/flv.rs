@@ -8,7 +8,7 @@ use super::track_timeline::TrackTimeline;
 use crate::format::flv::{
     AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, TagHead, VIDEO,
 };
-use crate::format::window::{LookResult, Unread, Walker};
+use crate::format::window::{StepResult, Unread, Walker};
 
 /// Reader of FLV.
 #[derive(Default)]
@@ -51,7 +51,7 @@ const HAS_VIDEO: u8 = 1;
 const METADATA_BYTES_MAX: usize = 16 * 1024;
 
 impl Walker<Sink<'_>, MediaError> for Flv {
-    fn look(&mut self, seen: &[u8], _at: u64, sink: &mut Sink<'_>) -> LookResult<MediaError> {
+    fn step(&mut self, seen: &[u8], _at: u64, sink: &mut Sink<'_>) -> StepResult<MediaError> {
         if !self.has_head {
             return self.head(seen, sink);
         }
@@ -85,7 +85,7 @@ impl Flv {
         }
     }
 
-    fn head(&mut self, seen: &[u8], sink: &mut Sink<'_>) -> LookResult<MediaError> {
+    fn head(&mut self, seen: &[u8], sink: &mut Sink<'_>) -> StepResult<MediaError> {
         let head = seen
             .first_chunk::<HEAD_BYTES>()
             .ok_or(Unread::Needs(HEAD_BYTES))?;
@@ -139,13 +139,13 @@ impl Flv {
         };
         let track = *track;
         let (width, height) = self.size.unwrap_or_default();
-        let told = Shape::Pictures { width, height };
+        let shape = Shape::Pictures { width, height };
         match content {
-            TagContent::Setup(_, setup) => packets.configure(timeline, track, setup, told),
+            TagContent::Setup(_, setup) => packets.configure(timeline, track, setup, shape),
             TagContent::OpusHead(head) => {
                 let setup = sound::opus_setup(head);
                 let setup = setup.ok_or(MediaError("the head of Opus is not whole"))?;
-                packets.configure(timeline, track, &setup, told)
+                packets.configure(timeline, track, &setup, shape)
             }
             TagContent::Packet(_, _, bytes) => {
                 let packet = Unit {

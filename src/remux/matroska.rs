@@ -15,7 +15,7 @@ use crate::format::matroska::{
     BLOCK, BLOCK_GROUP, CLUSTER, EBML, INFO, KEY_FRAME, LACING, Level, REFERENCE_BLOCK, SEGMENT,
     SIMPLE_BLOCK, TIMESTAMP, TRACK_ENTRY, TRACKS, USUAL_TIMESTAMP_SCALE, timestamp_scale,
 };
-use crate::format::window::{LookResult, Unread, Walker, whole};
+use crate::format::window::{StepResult, Unread, Walker, whole};
 use order::DecodeOrder;
 use setup::Setup;
 
@@ -61,7 +61,7 @@ const TIMESTAMP_BYTES_MAX: usize = 32;
 const BLOCK_HEAD_BYTES: usize = 1024;
 
 impl Walker<Sink<'_>, MediaError> for Matroska {
-    fn look(&mut self, seen: &[u8], at: u64, sink: &mut Sink<'_>) -> LookResult<MediaError> {
+    fn step(&mut self, seen: &[u8], at: u64, sink: &mut Sink<'_>) -> StepResult<MediaError> {
         const BAD_HEAD: MediaError = MediaError("an element of Matroska has an invalid head");
         let head = ebml::head(seen).map_err(|unread| unread.because(BAD_HEAD))?;
         if self.level == Level::Cluster && head.is_outer() {
@@ -126,7 +126,7 @@ impl Matroska {
         seen: &[u8],
         bytes_max: usize,
         sink: &mut Sink<'_>,
-    ) -> LookResult<MediaError> {
+    ) -> StepResult<MediaError> {
         const TOO_LONG: MediaError =
             MediaError("an element of Matroska is longer than what may be held");
         let length = head.length().map_err(|_| TOO_LONG)?;
@@ -163,8 +163,8 @@ impl Matroska {
         for (_, entry) in ebml::elements(tracks).filter(|(id, _)| *id == TRACK_ENTRY) {
             let setup = Setup::read(entry);
             if setup.lacks_private() {
-                let told = [setup.codec_id, b" without its CodecPrivate"].concat();
-                leave_out(setup.number, &told, sink)?;
+                let reason = [setup.codec_id, b" without its CodecPrivate"].concat();
+                leave_out(setup.number, &reason, sink)?;
                 continue;
             }
             let index = setup.codec.and_then(|codec| {

@@ -7,8 +7,8 @@
 //! A [`Reader`] reads a stream's bytes, from its header on and in pieces of any size. It passes on
 //! [`ReaderEvent`]s: the tracks, and their units one by one. The units do not depend on how the
 //! bytes are cut. The reader copies no more than it must see at once. Its memory is bounded
-//! ([`Reader::held_bytes_max`]), and so is the cost of a byte. Media that it does not understand is
-//! a [`MediaError`], which ends the reader and nothing else.
+//! ([`Reader::memory_bytes_max`]), and so is the cost of a byte. Media that it does not understand
+//! is a [`MediaError`], which ends the reader and nothing else.
 
 mod bits;
 mod flv;
@@ -133,7 +133,7 @@ impl Reader {
     /// Returns the maximal number of bytes that a reader of such units holds: one unit as it comes,
     /// one as it is passed on, and one in between if parts are left out; tables, headers and
     /// setups.
-    pub const fn held_bytes_max(unit_bytes_max: usize) -> usize {
+    pub const fn memory_bytes_max(unit_bytes_max: usize) -> usize {
         3 * unit_bytes_max + 1536 * 1024
     }
 }

@@ -13,9 +13,9 @@ use super::medium::{MediaError, ReaderEvent, Result, Sink, Track, Unit, nanoseco
 use super::packets::{Packets, leave_out};
 use super::track_timeline::TrackTimeline;
 use crate::format::mp4::{
-    BoxHead, MOOF_BYTES_MAX, box_head, child, children, number, number_behind_times,
+    BoxHead, MOOF_BYTES_MAX, box_head, child, children, number, number_after_times,
 };
-use crate::format::window::{LookResult, Walker, whole};
+use crate::format::window::{StepResult, Walker, whole};
 use runs::Run;
 use setup::Setup;
 
@@ -108,7 +108,7 @@ const TRACKS_MAX: usize = 64;
 const MOOV_BYTES_MAX: usize = 256 * 1024;
 
 impl Walker<Sink<'_>, MediaError> for Mp4 {
-    fn look(&mut self, seen: &[u8], at: u64, sink: &mut Sink<'_>) -> LookResult<MediaError> {
+    fn step(&mut self, seen: &[u8], at: u64, sink: &mut Sink<'_>) -> StepResult<MediaError> {
         if let Some(end) = self.mdat_end {
             if at < end {
                 return self.sample(seen, at, end, sink);
@@ -153,7 +153,7 @@ impl Mp4 {
         at: u64,
         bytes_max: usize,
         sink: &mut Sink<'_>,
-    ) -> LookResult<MediaError> {
+    ) -> StepResult<MediaError> {
         const TOO_LONG: MediaError = MediaError("a moov or moof is longer than 256 KiB");
         let whole = whole(seen, head.length, bytes_max);
         let content = &whole.map_err(|unread| unread.because(TOO_LONG))?[head.bytes..];
@@ -177,7 +177,7 @@ impl Mp4 {
         self.timeline.clear();
         self.tracks.clear();
         self.fragment = Fragment::default();
-        let seconds = child(moov, b"mvhd").and_then(number_behind_times);
+        let seconds = child(moov, b"mvhd").and_then(number_after_times);
         for trak in children(moov, b"trak") {
             let setup = Setup::read(trak, seconds.unwrap_or_default())
                 .ok_or(MediaError("a track of MP4 does not say what it is"))?;
@@ -269,7 +269,7 @@ impl Mp4 {
         at: u64,
         end: u64,
         sink: &mut Sink<'_>,
-    ) -> LookResult<MediaError> {
+    ) -> StepResult<MediaError> {
         let Some(run) = self.fragment.runs.get(self.fragment.next) else {
             return Ok(end - at);
         };

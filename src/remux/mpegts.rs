@@ -105,8 +105,8 @@ impl MpegTs {
             }
         });
         self.aligner = aligner;
-        let behind = offset + bytes.len() as u64;
-        if behind.saturating_sub(self.in_step_until) > 2 * OUT_OF_STEP_BYTES_MAX {
+        let after = offset + bytes.len() as u64;
+        if after.saturating_sub(self.in_step_until) > 2 * OUT_OF_STEP_BYTES_MAX {
             fed = fed.and(Err(ERROR));
         }
         fed
@@ -317,11 +317,11 @@ impl MpegTs {
         {
             self.announce(times.decode, sink)?;
         }
-        let held = self.streams.iter().map(|stream| match &stream.content {
+        let pending = self.streams.iter().map(|stream| match &stream.content {
             StreamContent::Pictures(pictures) => pictures.bytes.capacity(),
             StreamContent::Sound(sound) => sound.bytes.capacity(),
         });
-        if held.sum::<usize>() > self.unit_bytes_max {
+        if pending.sum::<usize>() > self.unit_bytes_max {
             return Err(MediaError(
                 "access units of MPEG-TS are longer than what may be held",
             ));

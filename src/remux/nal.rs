@@ -446,8 +446,8 @@ fn push_short(nal: &[u8], out: &mut Vec<u8>) {
 
 /// Returns the first `bytes` bytes, and removes them from `rest`.
 pub(super) fn take<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
-    let (taken, behind) = rest.split_at_checked(bytes)?;
-    *rest = behind;
+    let (taken, after) = rest.split_at_checked(bytes)?;
+    *rest = after;
     Some(taken)
 }
 

@@ -45,7 +45,7 @@ impl Packets {
         timeline: &mut TrackTimeline,
         index: usize,
         setup: &[u8],
-        told: Shape,
+        container_shape: Shape,
     ) -> Result {
         self.is_configured = true;
         let shape = match self.codec {
@@ -55,15 +55,17 @@ impl Packets {
             Codec::Opus => {
                 sound::opus(setup).ok_or(MediaError("the setup of Opus is not whole"))?
             }
-            Codec::Ac3 | Codec::Eac3 => sound::dolby(self.codec, setup, told).unwrap_or(told),
-            _ => told,
+            Codec::Ac3 | Codec::Eac3 => {
+                sound::dolby(self.codec, setup, container_shape).unwrap_or(container_shape)
+            }
+            _ => container_shape,
         };
         let Some(pictures) = &mut self.pictures else {
             return timeline.set_up(index, setup, shape);
         };
         let setup = pictures.configure(setup)?;
         let shape = match pictures.shape() {
-            Shape::Pictures { width: 0, .. } => told,
+            Shape::Pictures { width: 0, .. } => container_shape,
             own => own,
         };
         timeline.set_up(index, &setup, shape)
@@ -126,15 +128,15 @@ impl Packets {
         let (mut rest, mut time) = (packet.bytes, packet.present);
         while let Some(head) = sound::head(self.codec, rest) {
             let mut length = head.length;
-            let Some(mut behind) = rest.get(length..) else {
+            let Some(mut after) = rest.get(length..) else {
                 break;
             };
-            while let Some(part) = sound::head(self.codec, behind).filter(|part| part.is_part) {
-                let Some(others) = behind.get(part.length..) else {
+            while let Some(part) = sound::head(self.codec, after).filter(|part| part.is_part) {
+                let Some(others) = after.get(part.length..) else {
                     break;
                 };
                 length += part.length;
-                behind = others;
+                after = others;
             }
             if !self.is_configured {
                 timeline.set_up(packet.track, head.setup.as_slice(), head.shape)?;
@@ -147,7 +149,7 @@ impl Packets {
                 ..packet
             };
             timeline.emit(unit, sink)?;
-            rest = behind;
+            rest = after;
             time = time.saturating_add(head.lasts().unwrap_or(0));
         }
         Ok(())

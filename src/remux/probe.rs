@@ -13,7 +13,7 @@ use crate::format::Format;
 /// the search.
 const BYTES_MAX: usize = 512 * 1024;
 /// Maximal number of bytes that are held while a stream is read.
-pub const TRACKS_BYTES_MAX: usize = Reader::held_bytes_max(BYTES_MAX);
+pub const TRACKS_BYTES_MAX: usize = Reader::memory_bytes_max(BYTES_MAX);
 /// Maximal work, as of [`ReaderEvent::work`]. Small units and elements cost more than their bytes.
 const WORK_MAX: usize = 4 * BYTES_MAX;
 /// Pictures by which the frame rate is known.

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The output does not depend on how the input is cut, since it depends on single units. A remuxer
-//! holds at most [`Remuxer::held_bytes_max`]. The reader passes on one unit at a time, and stops
+//! holds at most [`Remuxer::memory_bytes_max`]. The reader passes on one unit at a time, and stops
 //! when the allowed work is used up. The output is at most [`OUT_PER_BYTE`](super::OUT_PER_BYTE)
 //! times the input, [`OUT_PER_UNIT`](super::OUT_PER_UNIT) for each unit, and
 //! [`OUT_ONCE`](super::OUT_ONCE).
@@ -154,9 +154,9 @@ impl Remuxer {
 
     /// Returns the maximal number of bytes that a remuxer holds: its reader, two units, the units
     /// that wait for other tracks, and the units of a fragment.
-    pub const fn held_bytes_max(unit_bytes_max: usize) -> usize {
+    pub const fn memory_bytes_max(unit_bytes_max: usize) -> usize {
         const ENTRIES: usize = 2 * 1024 * 1024;
-        Reader::held_bytes_max(unit_bytes_max) + 4 * unit_bytes_max + ENTRIES
+        Reader::memory_bytes_max(unit_bytes_max) + 4 * unit_bytes_max + ENTRIES
     }
 
     /// Returns the state with which a remuxer of another process continues.

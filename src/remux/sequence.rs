@@ -67,7 +67,7 @@ pub(super) fn h264(nal: &[u8]) -> Option<Sequence> {
     let coded = (wide.checked_mul(16)?, high.checked_mul(16)?);
     crop(&mut bits, &mut sequence, coded, fields)?;
     let is_intra_only = constraints & 0x10 != 0 && HIGH_PROFILES[..5].contains(&profile);
-    let told = match bits.flag()? {
+    let declared = match bits.flag()? {
         true => usability(&mut bits),
         false => None,
     };
@@ -75,7 +75,7 @@ pub(super) fn h264(nal: &[u8]) -> Option<Sequence> {
         true => 0,
         false => pictures_held(level, wide.checked_mul(high)?),
     };
-    sequence.reorder = told.unwrap_or(usual).min(REORDER_MAX as u32) as u8;
+    sequence.reorder = declared.unwrap_or(usual).min(REORDER_MAX as u32) as u8;
     Some(sequence)
 }
 
@@ -212,7 +212,7 @@ fn buffer(bits: &mut Bits<'_>) -> Option<bool> {
 /// Returns the maximal number of pictures that a decoder of this level holds (table A-1), if each
 /// has this many macroblocks.
 fn pictures_held(level: u32, macroblocks: u32) -> u32 {
-    let held = match level {
+    let macroblocks_max = match level {
         0..=10 => 396,
         11 => 900,
         12..=20 => 2376,
@@ -226,7 +226,7 @@ fn pictures_held(level: u32, macroblocks: u32) -> u32 {
         51..=52 => 184_320,
         _ => 696_320,
     };
-    held / macroblocks.max(1)
+    macroblocks_max / macroblocks.max(1)
 }
 
 /// Reads a set of H.265, with the head of the NAL unit.

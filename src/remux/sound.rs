@@ -48,8 +48,8 @@ impl Setup {
     /// Returns whether both set a decoder up alike. The rate at the front of E-AC-3's setup does
     /// not count.
     pub fn is_like(&self, other: &Setup, codec: Codec) -> bool {
-        let told = if codec == Codec::Eac3 { 2 } else { 0 };
-        self.length == other.length && self.bytes[told..] == other.bytes[told..]
+        let from = if codec == Codec::Eac3 { 2 } else { 0 };
+        self.length == other.length && self.bytes[from..] == other.bytes[from..]
     }
 }
 
@@ -184,11 +184,11 @@ fn eac3(frame: &[u8]) -> Option<Head> {
 
 /// Returns the channels in a `dac3` or `dec3`: the number in front of it is always two there (ETSI
 /// TS 102 366 annex F). Channels of dependent substreams do not count.
-pub(super) fn dolby(codec: Codec, setup: &[u8], told: Shape) -> Option<Shape> {
+pub(super) fn dolby(codec: Codec, setup: &[u8], container_shape: Shape) -> Option<Shape> {
     let mut bits = Bits::plain(setup);
     bits.skip(if codec == Codec::Ac3 { 10 } else { 28 })?;
     let (coded, effects) = (bits.number(3)?, bits.bit()?);
-    let Shape::Sound { rate, .. } = told else {
+    let Shape::Sound { rate, .. } = container_shape else {
         return None;
     };
     Some(sound(rate, DOLBY_CHANNELS[coded as usize] + effects as u8))

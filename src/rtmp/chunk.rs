@@ -112,15 +112,15 @@ impl Chunks {
         };
         let (mut time, mut extended) = (fields.get(..3).map(big_endian), None);
         if time == Some(EXTENDED) {
-            let Some((bytes, behind)) = rest.split_first_chunk() else {
+            let Some((bytes, after)) = rest.split_first_chunk() else {
                 return Ok(None);
             };
-            (extended, rest) = (Some(*bytes), behind);
+            (extended, rest) = (Some(*bytes), after);
             time = Some(u32::from_be_bytes(*bytes));
         } else if let (None, Some(repeated)) = (time, stream.extended) {
             // Some publishers repeat the 32 bits in front of each chunk, some do not.
             match rest.strip_prefix(&repeated) {
-                Some(behind) => rest = behind,
+                Some(after) => rest = after,
                 None if rest.len() < 4 && repeated.starts_with(rest) => return Ok(None),
                 None => {}
             }

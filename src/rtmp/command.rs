@@ -132,8 +132,8 @@ fn without_query(text: &str) -> &str {
 
 /// Returns the host of a URL, without credentials and port. It is empty if the text has no `://`.
 fn host(url: &str) -> &str {
-    let behind = url.split_once("://").map_or("", |(_, behind)| behind);
-    let authority = behind.split(['/', '?']).next().unwrap_or_default();
+    let after = url.split_once("://").map_or("", |(_, after)| after);
+    let authority = after.split(['/', '?']).next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();
     let in_front = host.trim_end_matches(|digit: char| digit.is_ascii_digit());
     in_front.strip_suffix(':').unwrap_or(host)

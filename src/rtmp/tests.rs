@@ -76,19 +76,19 @@ impl Stage {
     fn tags(&self) -> Vec<(u8, u32, Vec<u8>)> {
         let mut tags = Vec::new();
         let mut rest = self.media.get(13..).unwrap_or_default();
-        while let Some((head, behind)) = rest.split_first_chunk::<11>() {
+        while let Some((head, after)) = rest.split_first_chunk::<11>() {
             let [kind, l0, l1, l2, t0, t1, t2, t3, ..] = *head;
             let length = u32::from_be_bytes([0, l0, l1, l2]) as usize;
-            let Some((body, end)) = behind.split_at_checked(length) else {
+            let Some((body, end)) = after.split_at_checked(length) else {
                 break;
             };
             let body = body.to_vec();
-            let Some((end, behind)) = end.split_first_chunk::<4>() else {
+            let Some((end, after)) = end.split_first_chunk::<4>() else {
                 break;
             };
             assert_eq!(u32::from_be_bytes(*end), length as u32 + 11);
             tags.push((kind, u32::from_be_bytes([t3, t0, t1, t2]), body));
-            rest = behind;
+            rest = after;
         }
         tags
     }
@@ -170,8 +170,8 @@ fn recordings_may_interleave_their_messages() {
         let mut stage = Stage::admitted();
         let tags = whole.tags();
         let mut rest = &tags[..];
-        while let Some((tag, behind)) = rest.split_first() {
-            let other = behind.first().filter(|other| tag.0 != 18 && other.0 != 18);
+        while let Some((tag, after)) = rest.split_first() {
+            let other = after.first().filter(|other| tag.0 != 18 && other.0 != 18);
             let pair = [Some(tag), other].into_iter().flatten();
             rest = &rest[pair.clone().count()..];
             let mut pair = [4, 6]
@@ -806,16 +806,16 @@ fn every_head_is_read_or_refused_however_it_is_cut() {
     ];
     for state in &states {
         for first in 0..=u8::MAX {
-            for behind in [0, 1, 9, 0x7f, 0xff] {
-                let bytes = [&[first][..], &[behind; 20]].concat();
+            for after in [0, 1, 9, 0x7f, 0xff] {
+                let bytes = [&[first][..], &[after; 20]].concat();
                 let mut whole = Stage::admitted();
                 whole.send(&[&state[..], &bytes].concat());
                 let mut bytewise = Stage::admitted();
                 bytewise.send(state);
                 bytes.iter().for_each(|byte| bytewise.send(&[*byte]));
-                assert!(whole.media == bytewise.media, "{first} {behind}");
-                assert_eq!(whole.end, bytewise.end, "{first} {behind}");
-                assert_eq!(whole.rest, bytewise.rest, "{first} {behind}");
+                assert!(whole.media == bytewise.media, "{first} {after}");
+                assert_eq!(whole.end, bytewise.end, "{first} {after}");
+                assert_eq!(whole.rest, bytewise.rest, "{first} {after}");
             }
         }
     }

@@ -112,7 +112,7 @@ mod tests {
     fn a_handed_over_aligner_is_checked() {
         assert!(Bare::default().is_valid());
         // In step, with no bytes kept.
-        let told = r#"{"held":"","shape":null,"in_step":true}"#;
+        let told = r#"{"pending":"","shape":null,"in_step":true}"#;
         let aligner = serde_json::from_str(told).expect("an aligner");
         assert!(!Bare { aligner }.is_valid());
     }

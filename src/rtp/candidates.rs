@@ -3,9 +3,9 @@
 //! Anyone who can send from a token's address, or to a group, can fill this table, so it never
 //! refuses a new sender. Each sender has one place, a new one replaces the oldest, and a place
 //! expires after [`PROBATION_TIME`]. Many may send to one group: its senders have
-//! [`PLACES_OF_NAME_MAX`] places, and keep the datagram of one. Memory: at most
-//! [`DATAGRAM_BYTES_MAX`] of datagrams and [`PLACES_MAX`] places, 0.75 MiB. If the datagrams are
-//! full, the sender still gets a place, and its stream begins with the second packet.
+//! [`CANDIDATES_OF_NAME_MAX`] places, and keep the datagram of one. Memory: at most
+//! [`DATAGRAM_BYTES_MAX`] of datagrams and [`CANDIDATES_MAX`] places, 0.75 MiB. If the datagrams
+//! are full, the sender still gets a place, and its stream begins with the second packet.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ pub struct Sender {
 /// The first packets of senders, until their second packets arrive.
 #[derive(Debug, Default)]
 pub struct Candidates {
-    places: HashMap<Sender, Candidate>,
+    by_sender: HashMap<Sender, Candidate>,
     /// The sender of each serial, in order of age.
     order: BTreeMap<u64, Sender>,
     /// The serials of each name.
@@ -49,9 +49,9 @@ struct Candidate {
 /// Longest time from a sender's first packet to its second.
 const PROBATION_TIME: Duration = Duration::from_secs(2);
 /// Largest number of senders that wait.
-const PLACES_MAX: usize = 768;
+const CANDIDATES_MAX: usize = 768;
 /// Largest number of senders of one name.
-const PLACES_OF_NAME_MAX: usize = 16;
+const CANDIDATES_OF_NAME_MAX: usize = 16;
 /// Maximal number of bytes of the first datagrams that are kept, of all senders together.
 const DATAGRAM_BYTES_MAX: usize = 256 * 1024;
 
@@ -82,7 +82,7 @@ impl Candidates {
     fn put(&mut self, from: Sender, next: (u32, u16), datagram: &[u8], now: Instant) {
         if let Some(oldest) = self.oldest_of_too_many(from) {
             self.remove(oldest);
-        } else if self.places.len() >= PLACES_MAX {
+        } else if self.by_sender.len() >= CANDIDATES_MAX {
             self.drop_oldest();
         }
         self.datagram_bytes += datagram.len();
@@ -96,19 +96,19 @@ impl Candidates {
             arrived: now,
             serial,
         };
-        self.places.insert(from, candidate);
+        self.by_sender.insert(from, candidate);
     }
 
     /// Removes senders for which `is_gone` is true. Looks at every sender.
     pub fn forget(&mut self, is_gone: impl Fn(&Sender) -> bool) {
-        let gone: Vec<Sender> = self.places.keys().copied().filter(is_gone).collect();
+        let gone: Vec<Sender> = self.by_sender.keys().copied().filter(is_gone).collect();
         for from in gone {
             self.remove(from);
         }
     }
 
     fn remove(&mut self, from: Sender) -> Option<Candidate> {
-        let candidate = self.places.remove(&from)?;
+        let candidate = self.by_sender.remove(&from)?;
         self.order.remove(&candidate.serial);
         self.by_name.remove(&(from.named, candidate.serial));
         self.datagram_bytes -= candidate.datagram.len();
@@ -124,7 +124,7 @@ impl Candidates {
 
     /// Returns the oldest sender of this sender's name, if the name has all its places.
     fn oldest_of_too_many(&self, from: Sender) -> Option<Sender> {
-        self.serials_of(from).nth(PLACES_OF_NAME_MAX - 1)?;
+        self.serials_of(from).nth(CANDIDATES_OF_NAME_MAX - 1)?;
         let oldest = self.serials_of(from).next()?;
         self.order.get(&oldest).copied()
     }
@@ -140,15 +140,15 @@ impl Candidates {
         while self.deadline().is_some_and(|deadline| deadline <= now) {
             self.drop_oldest();
         }
-        if self.places.is_empty() {
-            self.places = HashMap::new();
+        if self.by_sender.is_empty() {
+            self.by_sender = HashMap::new();
         }
     }
 
     /// Returns when the oldest sender expires.
     pub fn deadline(&self) -> Option<Instant> {
         let (_, from) = self.order.first_key_value()?;
-        Some(self.places.get(from)?.arrived + PROBATION_TIME)
+        Some(self.by_sender.get(from)?.arrived + PROBATION_TIME)
     }
 }
 
@@ -191,13 +191,13 @@ mod tests {
             let sender = Sender { named, from };
             let first = candidates.take(sender, &packet, &datagram, at(1));
             assert_eq!(first, None);
-            assert!(candidates.places.len() <= 1 + PLACES_OF_NAME_MAX);
+            assert!(candidates.by_sender.len() <= 1 + CANDIDATES_OF_NAME_MAX);
             assert_eq!(candidates.order.len(), candidates.by_name.len());
         }
         assert!(candidates.datagram_bytes < 2 * datagram.len());
         assert_eq!(take(&mut candidates, 2, 2, 100, at(2)), Some(112));
         candidates.expire(at(6_000));
-        assert!(candidates.places.is_empty() && candidates.datagram_bytes == 0);
+        assert!(candidates.by_sender.is_empty() && candidates.datagram_bytes == 0);
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(take(&mut candidates, 2, 10, 100, at(2_030)), None);
         assert!(take(&mut candidates, 2, 11, 100, at(2_040)).is_some());
         candidates.expire(at(6_000));
-        assert!(candidates.places.is_empty() && candidates.datagram_bytes == 0);
+        assert!(candidates.by_sender.is_empty() && candidates.datagram_bytes == 0);
     }
 
     /// First packets are kept while there is space. Otherwise the stream begins with the second
@@ -239,14 +239,14 @@ mod tests {
         let mut candidates = Candidates::default();
         for number in 0..10_000 {
             take(&mut candidates, number, 1, 65_000, at(number as u64 / 100));
-            assert!(candidates.places.len() <= PLACES_MAX, "{number}");
+            assert!(candidates.by_sender.len() <= CANDIDATES_MAX, "{number}");
         }
         assert_eq!(take(&mut candidates, 20_000, 1, 1_316, at(100)), None);
-        for number in 0..PLACES_MAX - 1 {
+        for number in 0..CANDIDATES_MAX - 1 {
             take(&mut candidates, number, 3, 65_000, at(101));
         }
         assert!(take(&mut candidates, 20_000, 2, 1_316, at(102)).is_some());
         candidates.expire(at(10_000));
-        assert!(candidates.places.is_empty() && candidates.datagram_bytes == 0);
+        assert!(candidates.by_sender.is_empty() && candidates.datagram_bytes == 0);
     }
 }

@@ -36,8 +36,8 @@ pub struct Fec {
     height: u8,
     /// Sequence number of the next packet; `None`: any packet may begin a matrix.
     next: Option<u16>,
-    /// Packets of this matrix so far: `place < width * height`.
-    place: usize,
+    /// Packets of this matrix so far: `index < width * height`.
+    index: usize,
     row: Sum,
     /// The sum of each column.
     columns: Vec<Sum>,
@@ -75,7 +75,7 @@ impl Fec {
             width: columns,
             height: rows,
             next: None,
-            place: 0,
+            index: 0,
             row: Sum::default(),
             columns: vec![Sum::default(); usize::from(columns)],
             waiting: VecDeque::new(),
@@ -89,7 +89,7 @@ impl Fec {
     pub fn is_valid(&self) -> bool {
         let (width, height) = (usize::from(self.width), usize::from(self.height));
         let sums = self.columns.iter().chain([&self.row]);
-        self.place < width * height
+        self.index < width * height
             && self.columns.len() == width
             && self.waiting.len() <= width
             && sums
@@ -106,28 +106,28 @@ impl Fec {
         let number = u16::from_be_bytes([header[2], header[3]]);
         let is_next = self.next.is_none_or(|next| next == number);
         if packet.len() > PACKET_BYTES_MAX || !is_next {
-            (self.next, self.place) = (None, 0);
+            (self.next, self.index) = (None, 0);
         }
         if packet.len() > PACKET_BYTES_MAX {
             return;
         }
         self.next = Some(number.wrapping_add(1));
         let (width, height) = (usize::from(self.width), usize::from(self.height));
-        let (row, column) = (self.place / width, self.place % width);
+        let (row, column) = (self.index / width, self.index % width);
         self.row.add(packet, header, column == 0);
         if let Some(sum) = self.columns.get_mut(column) {
             sum.add(packet, header, row == 0);
         }
-        self.place += 1;
+        self.index += 1;
         if column + 1 == width {
             let shape = (Side::Rows, 1, self.width);
             hand_on(Side::Rows, &self.row.packet(shape, self.row_number, header));
             self.row_number = self.row_number.wrapping_add(1);
         }
-        if self.place == width * height {
+        if self.index == width * height {
             self.finish_matrix(header);
         }
-        if self.place.is_multiple_of(height)
+        if self.index.is_multiple_of(height)
             && let Some(packet) = self.waiting.pop_front()
         {
             hand_on(Side::Columns, &packet);
@@ -142,7 +142,7 @@ impl Fec {
     }
 
     fn finish_matrix(&mut self, header: &[u8; HEADER_BYTES]) {
-        self.place = 0;
+        self.index = 0;
         self.waiting.clear();
         let shape = (Side::Columns, self.width, self.height);
         for column in &self.columns {
@@ -370,16 +370,16 @@ mod tests {
     #[test]
     fn a_gap_begins_a_new_matrix() {
         let media = media(100, 200, true);
-        let (before, behind) = (&media[..37], &media[40..]);
+        let (before, after) = (&media[..37], &media[40..]);
         let mut fec = Fec::new(5, 10, 1);
         let mut corrections = protect(&mut fec, before);
-        corrections.extend(protect(&mut fec, behind));
+        corrections.extend(protect(&mut fec, after));
         for (side, packet) in &corrections {
             let base = u16::from_be_bytes([packet[12], packet[13]]);
             let last = base + u16::from(packet[25]) * (u16::from(packet[26]) - 1);
             assert!(last < 137 || base >= 140, "{side:?} over the gap");
         }
-        let mut received: Packets = behind
+        let mut received: Packets = after
             .iter()
             .map(|packet| (u16::from_be_bytes([packet[2], packet[3]]), packet.clone()))
             .collect();
@@ -388,7 +388,7 @@ mod tests {
         assert!(received[&141] == lost);
     }
 
-    fn held_bytes(fec: &Fec) -> usize {
+    fn memory_bytes(fec: &Fec) -> usize {
         let sums = fec.columns.iter().chain([&fec.row]);
         let payloads = sums.map(|sum| sum.payload.capacity());
         payloads
@@ -406,7 +406,7 @@ mod tests {
                 assert!(packet.len() <= PACKET_BYTES_MAX + 16)
             });
             fec.protect(&packet[..5], |_, _| panic!("no packet"));
-            assert!(held_bytes(&fec) <= 64 << 10, "{}", held_bytes(&fec));
+            assert!(memory_bytes(&fec) <= 64 << 10, "{}", memory_bytes(&fec));
         }
         // A matrix of the longest packets has all of its sums, and all column packets but one wait.
         let mut fec = Fec::new(20, 5, 1);
@@ -417,7 +417,11 @@ mod tests {
         }
         let payload_bytes = PACKET_BYTES_MAX - HEADER_BYTES;
         let (sums, waiting) = (21 * payload_bytes, 19 * (payload_bytes + 28));
-        assert!(held_bytes(&fec) >= sums + waiting, "{}", held_bytes(&fec));
+        assert!(
+            memory_bytes(&fec) >= sums + waiting,
+            "{}",
+            memory_bytes(&fec)
+        );
     }
 
     /// The longest packet that a network carries whole is protected, and a longer one is not.
@@ -442,8 +446,8 @@ mod tests {
         const LONGEST: usize = 2 * PACKET_BYTES_MAX;
         let told: [(Told, bool); 9] = [
             (|_| {}, true),
-            (|fec| fec.place = 4 * 5 - 1, true),
-            (|fec| fec.place = 4 * 5, false),
+            (|fec| fec.index = 4 * 5 - 1, true),
+            (|fec| fec.index = 4 * 5, false),
             (|fec| fec.columns.truncate(3), false),
             (|fec| fec.waiting = vec![vec![0; LONGEST]; 4].into(), true),
             (|fec| fec.waiting = vec![vec![]; 5].into(), false),

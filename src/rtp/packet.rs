@@ -36,9 +36,9 @@ impl<'a> Packet<'a> {
         let contributing = usize::from(first & 0x0f) * 4;
         let mut payload = rest.get(contributing..)?;
         if first & 0x10 != 0 {
-            let ([_, _, w0, w1], behind) = payload.split_first_chunk::<4>()?;
+            let ([_, _, w0, w1], after) = payload.split_first_chunk::<4>()?;
             let words = usize::from(u16::from_be_bytes([*w0, *w1]));
-            payload = behind.get(words * 4..)?;
+            payload = after.get(words * 4..)?;
         }
         if first & 0x20 != 0 {
             let padding = usize::from(*payload.last()?);
@@ -91,7 +91,7 @@ impl Control {
         while !rest.is_empty() {
             let ([first, kind, w0, w1], body) = rest.split_first_chunk::<4>()?;
             let body_bytes = usize::from(u16::from_be_bytes([*w0, *w1])) * 4;
-            let (body, behind) = body.split_at_checked(body_bytes)?;
+            let (body, after) = body.split_at_checked(body_bytes)?;
             if first >> 6 != 2
                 || (first_source.is_none()
                     && !matches!(*kind, SENDER_REPORT | RECEIVER_REPORT | BYE))
@@ -104,7 +104,7 @@ impl Control {
             let ssrc = first_source.or_else(|| named.clone().next())?;
             first_source = Some(ssrc);
             says_bye |= *kind == BYE && named.take(sources).any(|named| named == ssrc);
-            rest = behind;
+            rest = after;
         }
         let ssrc = first_source?;
         Some(Control { ssrc, says_bye })

@@ -182,7 +182,7 @@ mod tests {
             packetiser.waiting = vec![1; waiting];
             assert_eq!(packetiser.is_valid(), fits, "{waiting}");
             // In step, with no bytes kept.
-            let told = r#"{"held":"","shape":null,"in_step":true}"#;
+            let told = r#"{"pending":"","shape":null,"in_step":true}"#;
             packetiser.aligner = serde_json::from_str(told).expect("an aligner");
             assert!(!packetiser.is_valid(), "{waiting}");
         }

@@ -337,7 +337,7 @@ mod tests {
     /// The memory stays bounded for packets of any order and size.
     #[test]
     fn the_window_is_bounded_in_bytes() {
-        let held_bytes_max = EARLY_BYTES_MAX + (64 << 10);
+        let memory_bytes_max = EARLY_BYTES_MAX + (64 << 10);
         for payload_bytes in [1, 188, 1_316, 9_000, 65_000] {
             let payload = vec![7; payload_bytes];
             for step in [2, 2_999] {
@@ -348,7 +348,7 @@ mod tests {
                     // In swapped pairs, each after a gap.
                     reorder.insert(3 + step * (number ^ 1), &payload, at(0));
                     let payloads = reorder.early.iter().map(|early| early.payload.capacity());
-                    assert!(payloads.sum::<usize>() <= held_bytes_max);
+                    assert!(payloads.sum::<usize>() <= memory_bytes_max);
                     assert!(reorder.early.len() <= EARLY_MAX);
                     while let Some(payload) = reorder.next(at(0)) {
                         handed_on += payload.len();

@@ -34,9 +34,9 @@ impl Sequence {
             self.restart = None;
             return Some(self.highest);
         }
-        let behind = ahead.wrapping_neg();
-        if behind <= MISORDER_MAX {
-            return self.highest.checked_sub(u64::from(behind));
+        let after = ahead.wrapping_neg();
+        if after <= MISORDER_MAX {
+            return self.highest.checked_sub(u64::from(after));
         }
         if self.restart == Some(sequence_number) {
             // Above all numbers so far, so that the packet counts as new.

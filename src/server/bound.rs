@@ -13,7 +13,7 @@ use crate::gate::Join;
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "handover", serde(rename_all = "kebab-case"))]
 #[cfg_attr(not(feature = "handover"), allow(dead_code))]
-pub(super) enum Place {
+pub(super) enum BoundSocket {
     /// A TCP listener for clients.
     Tcp(SocketAddr),
     /// A listener for clients at this path.
@@ -34,38 +34,38 @@ pub(super) enum Place {
 
 /// Sockets of the server before, each with its purpose. They leave this list when they are used.
 #[derive(Default)]
-pub(super) struct Bound(pub Vec<(Place, OwnedFd)>);
+pub(super) struct Bound(pub Vec<(BoundSocket, OwnedFd)>);
 
 impl Bound {
     /// Takes the listeners that the service manager had opened.
     pub fn passed(&mut self) -> Vec<TcpListener> {
-        let next = || self.take(|place| matches!(place, Place::Passed(_)));
+        let next = || self.take(|socket| matches!(socket, BoundSocket::Passed(_)));
         std::iter::from_fn(next).collect()
     }
 
     /// Takes the listener that was bound here.
     pub fn tcp(&mut self, bind: &Bind) -> Option<TcpListener> {
-        self.take(|place| matches!(place, Place::Tcp(bound) if is_bound(bind, *bound)))
+        self.take(|socket| matches!(socket, BoundSocket::Tcp(bound) if is_bound(bind, *bound)))
     }
 
     /// Takes the listener of this path.
     pub fn unix(&mut self, path: &Path) -> Option<UnixListener> {
-        self.take(|place| matches!(place, Place::Unix(other) if other == path))
+        self.take(|socket| matches!(socket, BoundSocket::Unix(other) if other == path))
     }
 
     /// Takes the listener of the next hand-over.
     pub fn handover(&mut self) -> Option<UnixListener> {
-        self.take(|place| *place == Place::Handover)
+        self.take(|socket| *socket == BoundSocket::Handover)
     }
 
     /// Takes the RTP socket that the service manager opened.
     pub fn passed_rtp(&mut self) -> Option<UdpSocket> {
-        self.take(|place| *place == Place::PassedRtp)
+        self.take(|socket| *socket == BoundSocket::PassedRtp)
     }
 
     /// Takes the RTP socket that was bound here.
     pub fn rtp(&mut self, bind: &Bind) -> Option<UdpSocket> {
-        let rtp: UdpSocket = self.take(|place| *place == Place::Rtp)?;
+        let rtp: UdpSocket = self.take(|socket| *socket == BoundSocket::Rtp)?;
         let bound = rtp.local_addr();
         bound
             .is_ok_and(|bound| is_bound(bind, bound))
@@ -74,23 +74,27 @@ impl Bound {
 
     /// Takes the RTCP socket of this RTP socket.
     pub fn rtcp(&mut self, rtp: &UdpSocket) -> Option<UdpSocket> {
-        let rtcp: UdpSocket = self.take(|place| *place == Place::Rtcp)?;
+        let rtcp: UdpSocket = self.take(|socket| *socket == BoundSocket::Rtcp)?;
         let (rtp, bound) = (rtp.local_addr().ok()?, rtcp.local_addr().ok()?);
         (rtp.port().checked_add(1) == Some(bound.port())).then_some(rtcp)
     }
 
     /// Takes the socket of a group, if it is at the port of the RTP socket.
     pub fn group(&mut self, join: &Join, rtp: SocketAddr) -> Option<UdpSocket> {
-        let socket: UdpSocket =
-            self.take(|place| matches!(place, Place::Group(other) if *other == join.to_string()))?;
+        let socket: UdpSocket = self.take(
+            |socket| matches!(socket, BoundSocket::Group(other) if *other == join.to_string()),
+        )?;
         let bound = socket.local_addr();
         bound
             .is_ok_and(|bound| bound.port() == rtp.port())
             .then_some(socket)
     }
 
-    fn take<Socket: From<OwnedFd>>(&mut self, is_it: impl Fn(&Place) -> bool) -> Option<Socket> {
-        let index = self.0.iter().position(|(place, _)| is_it(place))?;
+    fn take<Socket: From<OwnedFd>>(
+        &mut self,
+        is_it: impl Fn(&BoundSocket) -> bool,
+    ) -> Option<Socket> {
+        let index = self.0.iter().position(|(socket, _)| is_it(socket))?;
         Some(self.0.remove(index).1.into())
     }
 }
@@ -119,7 +123,7 @@ mod tests {
         let other = SocketAddr::new(at.ip(), at.port() ^ 1);
         let bound = || {
             let socket = socket.try_clone().expect("a copy");
-            Bound(vec![(Place::Group(join.to_string()), socket.into())])
+            Bound(vec![(BoundSocket::Group(join.to_string()), socket.into())])
         };
         assert!(bound().group(&join, at).is_some());
         assert!(bound().group(&join, other).is_none());

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use mio::Waker;
 
-use super::sandbox::{Role, Sandbox};
+use super::sandbox::{Sandbox, ThreadRole};
 use crate::gate::{Entry, journal};
 use crate::relay::{Done, JobId};
 pub(super) use token_file::TokenFile;
@@ -51,9 +51,11 @@ impl Disk {
         (waker, sandbox): (&'static Waker, Sandbox),
     ) -> io::Result<Disk> {
         let (orders, to_do) = sync_channel(2);
-        let (told, results) = channel();
-        let role = Role::Disk(token_file.folder().to_owned());
-        sandbox.spawn("disk", role, move || work(&to_do, token_file, &told, waker))?;
+        let (sender, results) = channel();
+        let role = ThreadRole::Disk(token_file.folder().to_owned());
+        sandbox.spawn("disk", role, move || {
+            work(&to_do, token_file, &sender, waker)
+        })?;
         Ok(Disk {
             orders,
             results,
@@ -107,28 +109,28 @@ impl Disk {
 fn work(
     orders: &Receiver<Order>,
     mut token_file: TokenFile,
-    told: &Sender<Message>,
+    sender: &Sender<Message>,
     waker: &Waker,
 ) {
-    let tell = |news| {
+    let send = |news| {
         // Sending fails only if the loop is gone.
-        let _ = told.send(news);
+        let _ = sender.send(news);
         let _ = waker.wake();
     };
     while let Ok(order) = orders.recv() {
         match order {
             Order::Append(job_id, line) => {
-                tell(Message::Done(
+                send(Message::Done(
                     job_id,
                     Done::Appended(token_file.append(&line)),
                 ));
                 // The caller already has its answer; the next line waits.
                 if let Err(error) = token_file.compact_if_grown() {
-                    tell(Message::Done(job_id, Done::NotCompacted(error)));
+                    send(Message::Done(job_id, Done::NotCompacted(error)));
                 }
             }
             // Without file descriptors there is no copy, and the loop asks again.
-            Order::Share => tell(Message::Shared(token_file.share().ok())),
+            Order::Share => send(Message::Shared(token_file.share().ok())),
         }
     }
 }

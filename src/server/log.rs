@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use mio::Waker;
 
 use super::clock::since_1970;
-use super::sandbox::{Role, Sandbox};
-use crate::config::AccessLog as Place;
+use super::sandbox::{Sandbox, ThreadRole};
+use crate::config::AccessLog as AccessLogTarget;
 use crate::time::UnixTime;
 
 /// Largest size of lines that wait.
@@ -97,9 +97,9 @@ impl Lines {
         let (tasks, to_do) = channel();
         let (report, reports) = channel();
         let (name, role) = match &sink {
-            Sink::Stderr(_) => ("console", Role::Console),
-            Sink::Stdout(_) => ("access log", Role::AccessLog(None)),
-            Sink::File(_, path) => ("access log", Role::AccessLog(Some(path.clone()))),
+            Sink::Stderr(_) => ("console", ThreadRole::Console),
+            Sink::Stdout(_) => ("access log", ThreadRole::AccessLog(None)),
+            Sink::File(_, path) => ("access log", ThreadRole::AccessLog(Some(path.clone()))),
         };
         sandbox.spawn(name, role, move || work(&to_do, sink, &report, waker))?;
         Ok(Lines {
@@ -263,10 +263,14 @@ pub(super) struct AccessLog {
 impl AccessLog {
     /// Opens the log, and starts its thread. `waker` wakes the loop when [`AccessLog::news`] may
     /// return something.
-    pub fn start(place: &Place, waker: &'static Waker, sandbox: Sandbox) -> io::Result<AccessLog> {
-        let sink = match place {
-            Place::Stdout => Sink::Stdout(io::stdout()),
-            Place::File(path) => Sink::File(open(path)?, path.clone()),
+    pub fn start(
+        target: &AccessLogTarget,
+        waker: &'static Waker,
+        sandbox: Sandbox,
+    ) -> io::Result<AccessLog> {
+        let sink = match target {
+            AccessLogTarget::Stdout => Sink::Stdout(io::stdout()),
+            AccessLogTarget::File(path) => Sink::File(open(path)?, path.clone()),
         };
         Ok(AccessLog {
             lines: Lines::start(sink, Some(waker), sandbox)?,

@@ -34,7 +34,7 @@ mod names;
 #[cfg(test)]
 #[path = "../../tests/support/needs.rs"]
 mod needs;
-mod own;
+mod process_usage;
 #[cfg_attr(not(feature = "sandbox"), path = "sandbox/absent.rs")]
 mod sandbox;
 mod signals;
@@ -63,7 +63,7 @@ use handover::Handover;
 pub use health::health;
 use log::{AccessLog, Console};
 use names::LookUps;
-use own::Own;
+use process_usage::ProcessUsage;
 use signals::{SignalAction, Signals};
 pub use start::{run, token_file_fault};
 use systemd::Manager;
@@ -112,7 +112,7 @@ struct Server {
     udp: Option<Udp>,
     console: Console,
     access_log: Option<AccessLog>,
-    own: Own,
+    process_usage: ProcessUsage,
     manager: Manager,
     ends_at: Option<Instant>,
     handover: Handover,
@@ -152,7 +152,7 @@ impl Server {
             for event in &events {
                 self.note(event, now);
             }
-            if let Some(process) = self.own.look(now) {
+            if let Some(process) = self.process_usage.sample(now) {
                 self.relay.counts().set_process(process);
             }
             self.take_results(now);
@@ -179,7 +179,7 @@ impl Server {
     /// Returns how long the loop can sleep; `None`: until an event.
     fn wait(&self, now: Instant) -> Option<Duration> {
         let has_more = !self.readers.is_empty()
-            || self.relay.has_pipelined()
+            || self.relay.has_deferred_work()
             || self.relay.has_writes()
             || self.sockets.has_to_close()
             || self.handover.has_more()

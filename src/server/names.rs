@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mio::Waker;
 
-use super::sandbox::{Role, Sandbox};
+use super::sandbox::{Sandbox, ThreadRole};
 use crate::relay::{ADDRESSES_MAX, Done, JobId, RESOLVE_TIME};
 use crate::time::Instant;
 
@@ -21,7 +21,7 @@ use crate::time::Instant;
 const THREADS_MAX: usize = 8;
 /// Largest number of calls that wait.
 const CALLS_MAX: usize = 64;
-const HELD_BYTES_MAX: usize = 1024 * 1024;
+const NAMES_BYTES_MAX: usize = 1024 * 1024;
 
 /// A name and its port.
 type Name = (String, u16);
@@ -56,8 +56,8 @@ struct Call {
     missing: usize,
     /// Number of threads that resolve its names.
     threads: usize,
-    /// Its memory; that of all calls is at most [`HELD_BYTES_MAX`].
-    held_bytes: usize,
+    /// Its memory; that of all calls is at most [`NAMES_BYTES_MAX`].
+    memory_bytes: usize,
 }
 
 /// A result: the thread's number, the call, the index of the name, and the addresses.
@@ -85,7 +85,7 @@ impl LookUps {
             let (tasks, to_do) = channel();
             let found = found.clone();
             let work = move || work(&to_do, (number, &found), resolve, waker);
-            match sandbox.spawn(&format!("names {number}"), Role::Names, work) {
+            match sandbox.spawn(&format!("names {number}"), ThreadRole::Names, work) {
                 // The system allows no more threads, and fewer will do.
                 Err(_) if number > 0 => break,
                 started => started?,
@@ -107,8 +107,8 @@ impl LookUps {
     pub fn ask(&mut self, job_id: JobId, mut names: Vec<Name>, now: Instant) -> bool {
         let texts = names.iter().map(|(name, _)| name.capacity());
         let each = size_of::<Name>() + size_of::<Option<Addresses>>();
-        let held_bytes = texts.sum::<usize>() + names.capacity() * each;
-        if self.calls.len() >= CALLS_MAX || self.held_bytes() + held_bytes > HELD_BYTES_MAX {
+        let memory_bytes = texts.sum::<usize>() + names.capacity() * each;
+        if self.calls.len() >= CALLS_MAX || self.memory_bytes() + memory_bytes > NAMES_BYTES_MAX {
             return false;
         }
         let answers: Vec<_> = names.iter().map(|_| None).collect();
@@ -120,15 +120,15 @@ impl LookUps {
             missing: answers.len(),
             answers,
             threads: 0,
-            held_bytes,
+            memory_bytes,
         });
         self.hand_out();
         true
     }
 
     /// Returns the memory of all calls.
-    fn held_bytes(&self) -> usize {
-        self.calls.iter().map(|call| call.held_bytes).sum()
+    fn memory_bytes(&self) -> usize {
+        self.calls.iter().map(|call| call.memory_bytes).sum()
     }
 
     /// Passes names to threads, while a call may have one.
@@ -186,7 +186,7 @@ impl LookUps {
             call.threads -= 1;
             if let Some(answer) = call.answers.get_mut(found.name) {
                 let addresses = found.addresses.as_ref().map_or(0, Vec::capacity);
-                call.held_bytes += addresses * size_of::<SocketAddr>();
+                call.memory_bytes += addresses * size_of::<SocketAddr>();
                 call.missing -= 1;
                 *answer = Some(found.addresses);
             }
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!((job_id, answers.len()), (1, 256));
         assert_eq!(answers[3], Err("no such name".to_owned()));
         assert!(answers.iter().filter(|answer| **answer == good()).count() == 255);
-        assert_eq!(stage.look_ups.held_bytes(), 0);
+        assert_eq!(stage.look_ups.memory_bytes(), 0);
         assert_eq!(stage.look_ups.next_deadline(), None);
     }
 
@@ -350,7 +350,7 @@ mod tests {
                     .all(|answer| answer == &Err(late.to_owned()))
             );
         }
-        assert_eq!(stage.look_ups.held_bytes(), 0);
+        assert_eq!(stage.look_ups.memory_bytes(), 0);
         assert!(stage.look_ups.threads.len() <= THREADS_MAX);
         // Their threads still hang.
         assert!(stage.ask(20, &["good"]));
@@ -367,9 +367,9 @@ mod tests {
         let names = vec![long.as_str(); 256];
         let asked = (0..1000).take_while(|job_id| stage.ask(*job_id, &names));
         assert!((8..CALLS_MAX).contains(&asked.count()));
-        assert!(stage.look_ups.held_bytes() <= HELD_BYTES_MAX);
+        assert!(stage.look_ups.memory_bytes() <= NAMES_BYTES_MAX);
         stage.now = Instant::START + RESOLVE_TIME;
         while stage.look_ups.next_result(stage.now).is_some() {}
-        assert_eq!(stage.look_ups.held_bytes(), 0);
+        assert_eq!(stage.look_ups.memory_bytes(), 0);
     }
 }

@@ -15,8 +15,8 @@ use super::disk::{Disk, TokenFile};
 use super::handover::{Handover, Predecessor};
 use super::log::{AccessLog, Console};
 use super::names::LookUps;
-use super::own::Own;
-use super::sandbox::{LoopNeeds, Role, Sandbox};
+use super::process_usage::ProcessUsage;
+use super::sandbox::{LoopNeeds, Sandbox, ThreadRole};
 use super::signals::{SignalAction, Signals};
 use super::systemd::{Inherited, Manager};
 use super::tcp::{Listener, Sockets};
@@ -66,7 +66,7 @@ pub fn run(config: &Config) -> Result<(), String> {
         udp: None,
         console: Console::start(config.logs_json, sandbox).map_err(failed)?,
         access_log: start_access_log(config, waker, sandbox)?,
-        own: Own::new(),
+        process_usage: ProcessUsage::new(),
         manager: Manager::connect(),
         ends_at: None,
         handover,
@@ -151,12 +151,12 @@ fn open_files() -> u64 {
     let folder = "/proc/self/fd";
     // Newer kernels count them in the metadata. Listing them would stall all clients that are taken
     // over.
-    let told = fs::metadata(folder).map_or(0, |folder| folder.len());
-    match told {
+    let length = fs::metadata(folder).map_or(0, |folder| folder.len());
+    match length {
         0 => fs::read_dir(folder)
             .map_or(0, Iterator::count)
             .saturating_sub(1) as u64,
-        told => told,
+        length => length,
     }
 }
 
@@ -245,7 +245,7 @@ impl Server {
         if let Some(line) = sandbox.report() {
             self.console.write_line(&line);
         }
-        let entered = sandbox.enter(&Role::Loop(LoopNeeds::of(config)));
+        let entered = sandbox.enter(&ThreadRole::Loop(LoopNeeds::of(config)));
         entered.map_err(|error| error.to_string())?;
         if let Some(predecessor) = predecessor {
             // The other server would leave, and this one would end.

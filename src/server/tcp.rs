@@ -177,7 +177,7 @@ const CLOSES_PER_TURN_MAX: usize = 128;
 /// Sockets of all clients, by connection.
 #[derive(Default)]
 pub(super) struct Sockets {
-    places: Vec<Option<Socket>>,
+    slots: Vec<Option<Socket>>,
     /// Sockets of connections that are over. A new connection in the same place closes one, too.
     to_close: VecDeque<ConnectionId>,
 }
@@ -224,15 +224,15 @@ impl Sockets {
 
     fn put(&mut self, socket: Socket) {
         let index = socket.id.index();
-        if self.places.len() <= index {
-            self.places.resize_with(index + 1, || None);
+        if self.slots.len() <= index {
+            self.slots.resize_with(index + 1, || None);
         }
-        self.places[index] = Some(socket);
+        self.slots[index] = Some(socket);
     }
 
     /// Returns the socket of a connection, if it is there.
     pub fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Socket> {
-        self.places
+        self.slots
             .get_mut(id.index())?
             .as_mut()
             .filter(|socket| socket.id == id)
@@ -240,13 +240,13 @@ impl Sockets {
 
     /// Removes and returns the socket of a connection, if it is there.
     fn take(&mut self, id: ConnectionId) -> Option<Socket> {
-        let place = self.places.get_mut(id.index())?;
-        place.take_if(|socket| socket.id == id)
+        let slot = self.slots.get_mut(id.index())?;
+        slot.take_if(|socket| socket.id == id)
     }
 
     /// Returns the number of open sockets.
     pub fn len(&self) -> usize {
-        self.places.iter().flatten().count()
+        self.slots.iter().flatten().count()
     }
 
     /// Queues a socket to be closed in this turn or a later one.
@@ -367,7 +367,7 @@ mod tests {
         let clients = 2 * CLOSES_PER_TURN_MAX + 10;
         let ids: Vec<ConnectionId> = (0..clients as u64).map(|index| id(index, 1)).collect();
         let theirs: Vec<net::TcpStream> = ids.iter().map(|id| connect(&mut sockets, *id)).collect();
-        let open = |sockets: &Sockets| sockets.places.iter().flatten().count();
+        let open = |sockets: &Sockets| sockets.slots.iter().flatten().count();
         for id in &ids {
             sockets.close(*id);
             sockets.close(*id);

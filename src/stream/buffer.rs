@@ -66,7 +66,7 @@ impl Pool {
     }
 
     /// Returns the bytes that the free blocks take.
-    pub fn held_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         let blocks = self.free.iter().map(Vec::capacity);
         blocks.sum::<usize>() + self.free.capacity() * size_of::<Vec<u8>>()
     }
@@ -133,7 +133,7 @@ impl Buffer {
     }
 
     /// Returns the allocated bytes.
-    pub fn held_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         let blocks = self.blocks.iter().map(|block| block.bytes.capacity());
         blocks.sum::<usize>() + self.blocks.capacity() * size_of::<Block>()
     }

@@ -7,7 +7,7 @@ impl<C: Copy> StreamBuffer<C> {
     /// Checks the invariants that hold between any two calls. Tests and the simulation call it after
     /// every step.
     pub fn check(&self) {
-        let mut rest_bytes = 0;
+        let mut unit_tail_bytes = 0;
         for (id, viewer) in self.viewers.iter() {
             if let Position::At(cursor) = viewer.position {
                 assert!(
@@ -15,36 +15,40 @@ impl<C: Copy> StreamBuffer<C> {
                     "a cursor outside of the buffer"
                 );
             } else {
-                if viewer.position == (Position::Fallen { holds_rest: true }) {
-                    rest_bytes += viewer.lead.held_bytes();
+                if viewer.position
+                    == (Position::Fallen {
+                        holds_unit_tail: true,
+                    })
+                {
+                    unit_tail_bytes += viewer.lead.memory_bytes();
                 }
                 assert!(
-                    viewer.lag_key.is_none(),
+                    viewer.index_key.is_none(),
                     "a fallen viewer is in the index of lagging viewers"
                 );
             }
-            if let Some(key) = viewer.lag_key {
+            if let Some(key) = viewer.index_key {
                 assert!(
-                    self.lagging.contains(&(key, id)),
+                    self.overwrite_index.contains(&(key, id)),
                     "a viewer lags without being in the index"
                 );
             }
         }
         let seen = self.unseen_from.unwrap_or(self.buffer.newest);
-        let waiting = self.lines.waiting();
+        let waiting = self.viewer_queues.waiting();
         for viewer in waiting.filter_map(|place| self.viewers.get(self.viewers.id_at(place)?)) {
             assert!(
-                viewer.lag_key.is_some()
+                viewer.index_key.is_some()
                     || !matches!(viewer.position, Position::At(cursor) if cursor < seen),
                 "a viewer waits that has bytes to get, and is not in the index"
             );
         }
-        let ready = self.lines.ready();
+        let ready = self.viewer_queues.ready();
         for viewer in ready.filter_map(|place| self.viewers.get(self.viewers.id_at(place)?)) {
-            let is_in_index = viewer.lag_key.is_some();
+            let is_in_index = viewer.index_key.is_some();
             assert!(
                 is_in_index
-                    || !matches!(viewer.position, Position::At(cursor) if cursor < self.pace_floor),
+                    || !matches!(viewer.position, Position::At(cursor) if cursor < self.unindexed_cursor_min),
                 "a viewer is ready whose bytes are overwritten unnoticed"
             );
         }
@@ -52,15 +56,15 @@ impl<C: Copy> StreamBuffer<C> {
             cutter.check();
         }
         assert_eq!(
-            rest_bytes, self.rest_bytes,
+            unit_tail_bytes, self.unit_tail_bytes,
             "the rests of units are counted wrong"
         );
         assert!(
-            self.rest_bytes <= self.buffer.bytes_max(),
+            self.unit_tail_bytes <= self.buffer.bytes_max(),
             "the rests of units pass their bound"
         );
         assert!(
-            self.lagging
+            self.overwrite_index
                 .iter()
                 .all(|(_, id)| self.viewers.get(*id).is_some()),
             "the index outlives a viewer"

@@ -6,10 +6,10 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use super::buffer::Buffer;
-use super::lines::Lines;
 use super::points::{Detected, Join, Points};
 use super::versions::{REPLACED_MAX, Version, Versions};
-use super::viewer::{Front, Lead, Position};
+use super::viewer::{LeadBytes, Position, ViewerLead};
+use super::viewer_queues::ViewerQueues;
 use super::{Limits, Pool, StreamBuffer, Viewer, ViewerId};
 use crate::copied::{Copied, CopiedPart};
 use crate::format::matroska::CLUSTER_HEAD;
@@ -96,7 +96,7 @@ impl<C: Copy> StreamBuffer<C> {
     /// its Cluster.
     fn is_complete_at(&self, offset: u64) -> bool {
         let is_matroska = matches!(
-            self.points.told,
+            self.points.detected,
             Detected::Known(Format::Matroska | Format::WebM)
         );
         !is_matroska || self.slice(offset, 1) == [CLUSTER_HEAD[0]]
@@ -139,7 +139,7 @@ impl<C: Copy> StreamBuffer<C> {
     pub fn restore(&mut self) -> Result<(), HandoverError> {
         let newest = self.buffer.newest;
         must(
-            [self.pace_floor, self.newest_piece, self.seam]
+            [self.unindexed_cursor_min, self.newest_piece, self.seam]
                 .iter()
                 .all(|place| *place <= newest),
             || "places that lie ahead of its newest byte".to_owned(),
@@ -160,17 +160,17 @@ impl<C: Copy> StreamBuffer<C> {
         let newest = self.buffer.newest;
         (self.scanner, self.points) = (Scanner::default(), Points::default());
         (self.cutter, self.versions) = (None, Versions::default());
-        (self.lines, self.lagging) = (Lines::default(), BTreeSet::new());
-        (self.pace_floor, self.newest_piece, self.seam) = (newest, newest, newest);
-        self.rest_bytes = 0;
+        (self.viewer_queues, self.overwrite_index) = (ViewerQueues::default(), BTreeSet::new());
+        (self.unindexed_cursor_min, self.newest_piece, self.seam) = (newest, newest, newest);
+        self.unit_tail_bytes = 0;
         let ids: Vec<ViewerId<C>> = self.viewers.iter().map(|(id, _)| id).collect();
         for viewer in ids {
             if let Some(viewer) = self.viewers.get_mut(viewer) {
                 viewer.position = Position::At(newest);
-                (viewer.end, viewer.lag_key) = (Viewer::<C>::ENDLESS, None);
-                viewer.lead = Lead::default();
+                (viewer.end, viewer.index_key) = (Viewer::<C>::ENDLESS, None);
+                viewer.lead = ViewerLead::default();
             }
-            self.lines.be_ready(viewer.index());
+            self.viewer_queues.be_ready(viewer.index());
         }
     }
 
@@ -181,14 +181,14 @@ impl<C: Copy> StreamBuffer<C> {
 
     /// Records that the socket of this viewer takes nothing for now.
     pub fn set_blocked(&mut self, id: ViewerId<C>) {
-        self.lines.leave(id.index());
+        self.viewer_queues.leave(id.index());
     }
 
     /// Makes all viewers ready. A viewer with nothing to get waits again after its turn.
     fn adopt_viewers(&mut self) -> Result<(), HandoverError> {
         let (oldest, newest) = (self.buffer.oldest, self.buffer.newest);
-        (self.lines, self.lagging) = (Lines::default(), BTreeSet::new());
-        self.rest_bytes = 0;
+        (self.viewer_queues, self.overwrite_index) = (ViewerQueues::default(), BTreeSet::new());
+        self.unit_tail_bytes = 0;
         let current = self.scanner.header().to_vec();
         let ids: Vec<ViewerId<C>> = self.viewers.iter().map(|(id, _)| id).collect();
         for id in ids {
@@ -202,17 +202,22 @@ impl<C: Copy> StreamBuffer<C> {
             {
                 *header = self.versions.share(Rc::clone(header), &current)?;
             }
-            self.lines.be_ready(id.index());
-            self.lagging.extend(viewer.lag_key.map(|key| (key, id)));
-            if let (Position::At(cursor), None) = (viewer.position, viewer.lag_key) {
+            self.viewer_queues.be_ready(id.index());
+            self.overwrite_index
+                .extend(viewer.index_key.map(|key| (key, id)));
+            if let (Position::At(cursor), None) = (viewer.position, viewer.index_key) {
                 // This is also right for a viewer that waited for a larger piece.
-                self.pace_floor = self.pace_floor.min(cursor);
+                self.unindexed_cursor_min = self.unindexed_cursor_min.min(cursor);
             }
-            if viewer.position == (Position::Fallen { holds_rest: true }) {
-                self.rest_bytes += viewer.lead.held_bytes();
+            if viewer.position
+                == (Position::Fallen {
+                    holds_unit_tail: true,
+                })
+            {
+                self.unit_tail_bytes += viewer.lead.memory_bytes();
             }
         }
-        must(self.rest_bytes <= self.buffer.bytes_max(), || {
+        must(self.unit_tail_bytes <= self.buffer.bytes_max(), || {
             "the rests of its viewers' units are larger than its buffer".to_owned()
         })
     }
@@ -266,10 +271,10 @@ impl<C> Viewer<C> {
             Position::At(cursor) => {
                 (oldest..=newest).contains(&cursor)
                     && self.end >= cursor
-                    && self.lag_key.is_none_or(|key| key <= cursor)
+                    && self.index_key.is_none_or(|key| key <= cursor)
             }
-            Position::Fallen { holds_rest } => {
-                self.lag_key.is_none() && !(holds_rest && self.is_bounded())
+            Position::Fallen { holds_unit_tail } => {
+                self.index_key.is_none() && !(holds_unit_tail && self.is_bounded())
             }
         };
         must(stands && self.lead.is_valid(), || {
@@ -306,10 +311,10 @@ impl<C> Viewer<C> {
     }
 }
 
-impl Lead {
+impl ViewerLead {
     /// Returns whether the part that has been sent is within the lead.
     fn is_valid(&self) -> bool {
-        let whole = |front: &Front| front.header.as_deref().unwrap_or(&front.own).len();
+        let whole = |front: &LeadBytes| front.header.as_deref().unwrap_or(&front.own).len();
         self.0
             .as_deref()
             .is_none_or(|front| front.sent <= whole(front))

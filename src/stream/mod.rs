@@ -18,7 +18,6 @@ mod buffer;
 mod check;
 #[cfg(feature = "handover")]
 mod handover;
-mod lines;
 mod notice;
 mod points;
 mod rate;
@@ -29,6 +28,7 @@ mod tests;
 mod versions;
 mod viewer;
 mod viewer_figures;
+mod viewer_queues;
 
 use std::collections::BTreeSet;
 use std::ops::{AddAssign, Range};
@@ -48,11 +48,11 @@ use crate::hls::Cutter;
 use crate::slots::{Id, Slots};
 use crate::time::Instant;
 use buffer::Buffer;
-use lines::Lines;
 use points::Points;
 use rate::Rate;
 use versions::Versions;
 use viewer::Position;
+use viewer_queues::ViewerQueues;
 
 /// The bounds of one stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -71,14 +71,14 @@ impl Limits {
     /// units for viewers that fell out of the buffer (at most the buffer's size), join points and
     /// unit boundaries (at most a thirtieth of the buffer), header versions, segments, and the
     /// scanner.
-    pub fn held_beside_buffer_max(&self) -> usize {
+    pub fn memory_beside_buffer_max(&self) -> usize {
         let buffer = Buffer::new(self.buffer_bytes);
         buffer.bytes_max()
-            + Points::held_bytes_max(buffer.bytes_max())
-            + Versions::HELD_BYTES_MAX
+            + Points::memory_bytes_max(buffer.bytes_max())
+            + Versions::MEMORY_BYTES_MAX
             + size_of::<Cutter>()
-            + Cutter::HELD_BYTES_MAX
-            + format::HELD_BYTES_MAX
+            + Cutter::MEMORY_BYTES_MAX
+            + format::MEMORY_BYTES_MAX
     }
 }
 
@@ -160,18 +160,18 @@ pub struct StreamBuffer<C> {
     #[cfg_attr(feature = "handover", serde(skip))]
     viewers: Slots<Viewer<C>>,
     #[cfg_attr(feature = "handover", serde(skip))]
-    lines: Lines,
+    viewer_queues: ViewerQueues,
     /// Viewers that may lag. The key is an offset at or before the viewer's cursor.
     #[cfg_attr(feature = "handover", serde(skip))]
-    lagging: BTreeSet<(u64, ViewerId<C>)>,
-    /// Lower bound of the cursors of all ready viewers that are not in `lagging`.
-    pace_floor: u64,
+    overwrite_index: BTreeSet<(u64, ViewerId<C>)>,
+    /// Lower bound of the cursors of all ready viewers that are not in `overwrite_index`.
+    unindexed_cursor_min: u64,
     /// Offset of the first byte for which waiting viewers have not been made ready.
     #[cfg_attr(feature = "handover", serde(skip))]
     unseen_from: Option<u64>,
     /// Bytes in viewers' copies of unit rests that are no longer in the buffer.
     #[cfg_attr(feature = "handover", serde(skip))]
-    rest_bytes: usize,
+    unit_tail_bytes: usize,
     /// Viewers to disconnect, because the rest of their unit could not be kept.
     #[cfg_attr(feature = "handover", serde(skip))]
     cut: Vec<C>,
@@ -181,9 +181,9 @@ pub struct StreamBuffer<C> {
     seam: u64,
     figures: Figures,
     rate: Rate,
-    told_of_no_join: bool,
-    told_of_let_go: bool,
-    told_of_long_group: bool,
+    has_logged_no_join: bool,
+    has_logged_let_go: bool,
+    has_logged_long_group: bool,
 }
 
 impl<C: Copy> StreamBuffer<C> {
@@ -201,25 +201,25 @@ impl<C: Copy> StreamBuffer<C> {
             versions: Versions::default(),
             cutter: None,
             viewers: Slots::default(),
-            lines: Lines::default(),
-            lagging: BTreeSet::new(),
-            pace_floor: 0,
+            viewer_queues: ViewerQueues::default(),
+            overwrite_index: BTreeSet::new(),
+            unindexed_cursor_min: 0,
             unseen_from: None,
-            rest_bytes: 0,
+            unit_tail_bytes: 0,
             cut: Vec::new(),
             newest_piece: 0,
             seam: 0,
             figures: Figures::default(),
             rate: Rate::default(),
-            told_of_no_join: false,
-            told_of_let_go: false,
-            told_of_long_group: false,
+            has_logged_no_join: false,
+            has_logged_let_go: false,
+            has_logged_long_group: false,
         }
     }
 
     /// Returns what the first bytes showed of the format.
     pub fn detected(&self) -> Detected {
-        self.points.told
+        self.points.detected
     }
 
     /// Returns the header that a late viewer gets first. It is empty until it is known.
@@ -239,7 +239,7 @@ impl<C: Copy> StreamBuffer<C> {
 
     /// Returns why the buffer has no join point, or `None` if it has one.
     pub fn no_joins_reason(&self) -> Option<&'static str> {
-        match self.points.told {
+        match self.points.detected {
             _ if !self.points.joins.is_empty() => None,
             Detected::Undecided => Some("too few bytes to tell the format"),
             Detected::Unknown => Some("not a format that can be joined"),
@@ -257,12 +257,14 @@ impl<C: Copy> StreamBuffer<C> {
     /// Returns the media type that the source declared, or else the one that the bytes show. Returns
     /// `None` until it is known.
     pub fn media_type(&self) -> Option<&str> {
-        match (&self.given_type, self.points.told) {
+        match (&self.given_type, self.points.detected) {
             (Some(given), _) => Some(given),
             (None, Detected::Known(format)) => Some(format.media_type()),
-            (None, Detected::Unknown) => {
-                Some(self.points.shown.map_or(UNKNOWN_TYPE, Format::media_type))
-            }
+            (None, Detected::Unknown) => Some(
+                self.points
+                    .first_format
+                    .map_or(UNKNOWN_TYPE, Format::media_type),
+            ),
             (None, Detected::Undecided) => {
                 let is_clear = self.end.is_some() || !self.scanner.may_be_magic();
                 is_clear.then_some(UNKNOWN_TYPE)
@@ -272,7 +274,7 @@ impl<C: Copy> StreamBuffer<C> {
 
     /// Returns whether the media type is known.
     fn has_media_type(&self) -> bool {
-        self.points.told != Detected::Undecided || self.media_type().is_some()
+        self.points.detected != Detected::Undecided || self.media_type().is_some()
     }
 
     /// Returns the counters.
@@ -317,8 +319,9 @@ impl<C: Copy> StreamBuffer<C> {
     /// need the first byte.
     pub fn wanted_bytes(&self, pool: &Pool) -> usize {
         let half = self.buffer.keepable_bytes(pool) / 2;
-        let is_slow = self.has_ready() && self.buffer.newest - self.pace_floor >= half as u64;
-        match self.points.told {
+        let is_slow =
+            self.has_ready() && self.buffer.newest - self.unindexed_cursor_min >= half as u64;
+        match self.points.detected {
             _ if is_slow => 0,
             Detected::Undecided if self.buffer.newest > 0 => half / 2,
             Detected::Undecided | Detected::Unknown | Detected::Known(_) => half,
@@ -341,14 +344,14 @@ impl<C: Copy> StreamBuffer<C> {
     /// makes all waiting viewers ready. Afterwards [`StreamBuffer::take_cut`] returns the viewers to
     /// disconnect.
     pub fn append(&mut self, bytes: &[u8], pool: &mut Pool, now: Instant) {
-        self.keep(bytes, pool, now);
+        self.append_without_wake(bytes, pool, now);
         self.wake();
     }
 
     /// Appends bytes like [`StreamBuffer::append`], but does not wake viewers that have all earlier
     /// bytes: [`StreamBuffer::wake`] does that. A viewer that still has earlier bytes to get reads
     /// on into the new ones.
-    pub fn keep(&mut self, bytes: &[u8], pool: &mut Pool, now: Instant) {
+    pub fn append_without_wake(&mut self, bytes: &[u8], pool: &mut Pool, now: Instant) {
         self.unseen_from.get_or_insert(self.buffer.newest);
         self.newest_piece = self.buffer.newest;
         let mut rest = bytes;
@@ -387,8 +390,8 @@ impl<C: Copy> StreamBuffer<C> {
 
     /// Returns the bytes that are allocated for media: the buffer, and rests of units for viewers
     /// that fell out of it.
-    pub fn held_bytes(&self) -> usize {
-        self.buffer.held_bytes() + self.rest_bytes
+    pub fn memory_bytes(&self) -> usize {
+        self.buffer.memory_bytes() + self.unit_tail_bytes
     }
 
     /// Reserves a whole buffer in the pool before the first byte comes. Returns whether the pool had
@@ -412,11 +415,11 @@ impl<C: Copy> StreamBuffer<C> {
     /// Makes all waiting viewers ready, because there is something for them.
     pub fn wake(&mut self) {
         let floor = self.unseen_from.take().unwrap_or(self.buffer.newest);
-        self.pace_floor = match self.lines.has_ready() {
-            true => self.pace_floor.min(floor),
+        self.unindexed_cursor_min = match self.viewer_queues.has_ready() {
+            true => self.unindexed_cursor_min.min(floor),
             false => floor,
         };
-        self.lines.wake_all();
+        self.viewer_queues.wake_all();
     }
 
     /// Returns how many bytes waiting viewers have not been made ready for.
@@ -483,14 +486,14 @@ impl<C: Copy> StreamBuffer<C> {
             viewer.header_seen = self.points.header_serial;
         }
         let viewer = self.viewers.insert(viewer);
-        if self.points.told == Detected::Undecided {
+        if self.points.detected == Detected::Undecided {
             // The viewer waits for the format, so it does not lag.
-            self.pace_floor = self.pace_floor.min(cursor);
+            self.unindexed_cursor_min = self.unindexed_cursor_min.min(cursor);
         } else if cursor < self.buffer.newest {
-            self.lag(viewer, cursor);
+            self.index_viewer(viewer, cursor);
         }
         // At least the response's head has to be sent.
-        self.lines.be_ready(viewer.index());
+        self.viewer_queues.be_ready(viewer.index());
         viewer
     }
 
@@ -498,7 +501,7 @@ impl<C: Copy> StreamBuffer<C> {
     pub(super) fn start(&self, now: Instant) -> (Start, bool) {
         let live_edge = (Start::at(self.buffer.newest), false);
         let from_the_start = self.buffer.oldest == 0;
-        match self.points.told {
+        match self.points.detected {
             Detected::Unknown => live_edge,
             Detected::Undecided if from_the_start => (Start::at(0), false),
             Detected::Known(_) if from_the_start && self.is_best_from_the_start() => {
@@ -527,12 +530,15 @@ impl<C: Copy> StreamBuffer<C> {
 
     /// Removes a viewer.
     pub fn leave(&mut self, id: ViewerId<C>) {
-        self.lines.leave(id.index());
-        self.stop_lagging(id);
+        self.viewer_queues.leave(id.index());
+        self.unindex_viewer(id);
         if let Some(viewer) = self.viewers.remove(id)
-            && viewer.position == (Position::Fallen { holds_rest: true })
+            && viewer.position
+                == (Position::Fallen {
+                    holds_unit_tail: true,
+                })
         {
-            self.rest_bytes -= viewer.lead.held_bytes();
+            self.unit_tail_bytes -= viewer.lead.memory_bytes();
         }
     }
 
@@ -541,13 +547,13 @@ impl<C: Copy> StreamBuffer<C> {
         if !self.has_media_type() {
             return None;
         }
-        let id = self.viewers.id_at(self.lines.next()?)?;
+        let id = self.viewers.id_at(self.viewer_queues.next()?)?;
         self.viewers.get(id).map(|viewer| (id, viewer.connection))
     }
 
     /// Returns whether a viewer is ready.
     pub fn has_ready(&self) -> bool {
-        self.lines.has_ready() && self.has_media_type()
+        self.viewer_queues.has_ready() && self.has_media_type()
     }
 
     /// Returns what a viewer can be sent now. A viewer that fell out of the buffer continues at a join
@@ -631,14 +637,18 @@ impl<C: Copy> StreamBuffer<C> {
         for sum in [&mut self.figures.bytes_sent, &mut viewer.bytes_sent] {
             *sum = sum.saturating_add(bytes as u64);
         }
-        let held_bytes = viewer.lead.held_bytes();
+        let memory_bytes = viewer.lead.memory_bytes();
         let of_lead = viewer.lead.advance(bytes);
         match &mut viewer.position {
             Position::At(cursor) => *cursor += (bytes - of_lead) as u64,
-            Position::Fallen { holds_rest: true } => {
-                self.rest_bytes -= held_bytes - viewer.lead.held_bytes();
+            Position::Fallen {
+                holds_unit_tail: true,
+            } => {
+                self.unit_tail_bytes -= memory_bytes - viewer.lead.memory_bytes();
             }
-            Position::Fallen { holds_rest: false } => {}
+            Position::Fallen {
+                holds_unit_tail: false,
+            } => {}
         }
     }
 
@@ -650,14 +660,14 @@ impl<C: Copy> StreamBuffer<C> {
         };
         let keeps_up = (outcome, supply) == (Outcome::Open, Supply::UpToDate);
         match viewer.position {
-            Position::At(_) if keeps_up => self.stop_lagging(id),
-            Position::At(cursor) => self.lag(id, cursor),
+            Position::At(_) if keeps_up => self.unindex_viewer(id),
+            Position::At(cursor) => self.index_viewer(id, cursor),
             Position::Fallen { .. } => {}
         }
         match outcome {
-            Outcome::Open if !keeps_up => self.lines.be_ready(id.index()),
-            Outcome::Open | Outcome::HeadAwaited => self.lines.wait(id.index()),
-            Outcome::Blocked => self.lines.leave(id.index()),
+            Outcome::Open if !keeps_up => self.viewer_queues.be_ready(id.index()),
+            Outcome::Open | Outcome::HeadAwaited => self.viewer_queues.wait(id.index()),
+            Outcome::Blocked => self.viewer_queues.leave(id.index()),
         }
     }
 }

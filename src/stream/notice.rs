@@ -25,15 +25,16 @@ pub enum Notice {
 impl<C: Copy> StreamBuffer<C> {
     /// Returns the next warning that has not been given.
     pub fn take_notice(&mut self) -> Option<Notice> {
-        if self.scanner.needs_first_byte() && !std::mem::replace(&mut self.told_of_no_join, true) {
+        if self.scanner.needs_first_byte() && !std::mem::replace(&mut self.has_logged_no_join, true)
+        {
             return Some(Notice::NeedsFirstByte);
         }
         let newest = self.buffer.newest;
         let without_joins = newest - self.points.header_offset(newest);
         let is_large = without_joins > self.buffer.bytes_max() as u64
-            && matches!(self.points.told, Detected::Known(_))
+            && matches!(self.points.detected, Detected::Known(_))
             && self.points.joins.is_empty();
-        if is_large && !std::mem::replace(&mut self.told_of_no_join, true) {
+        if is_large && !std::mem::replace(&mut self.has_logged_no_join, true) {
             return Some(if self.points.has_had_joins {
                 Notice::LargeGroup
             } else {
@@ -42,7 +43,7 @@ impl<C: Copy> StreamBuffer<C> {
         }
         if let Some(cutter) = &self.cutter
             && cutter.cuts_in_groups() > 0
-            && !std::mem::replace(&mut self.told_of_long_group, true)
+            && !std::mem::replace(&mut self.has_logged_long_group, true)
         {
             let (fragment, segment) = (cutter.longest_fragment(), cutter.target().as_secs());
             return Some(match fragment > segment {
@@ -52,8 +53,8 @@ impl<C: Copy> StreamBuffer<C> {
         }
         let let_go = self
             .points
-            .shown
-            .filter(|_| self.points.told == Detected::Unknown)?;
-        (!std::mem::replace(&mut self.told_of_let_go, true)).then_some(Notice::LetGo(let_go))
+            .first_format
+            .filter(|_| self.points.detected == Detected::Unknown)?;
+        (!std::mem::replace(&mut self.has_logged_let_go, true)).then_some(Notice::LetGo(let_go))
     }
 }

@@ -27,9 +27,9 @@ pub enum Detected {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Points {
     /// Format of the stream, as its bytes show by now.
-    pub told: Detected,
+    pub detected: Detected,
     /// Format that the first bytes showed, even if the stream did not continue as such.
-    pub shown: Option<Format>,
+    pub first_format: Option<Format>,
     /// Serial number of the newest header. 0 means that none has come.
     pub header_serial: u64,
     /// Offset of the first byte after the header. A viewer that has read up to it got the header
@@ -56,13 +56,13 @@ impl Points {
     pub fn take(&mut self, finding: Finding, now: Instant) {
         match finding {
             Finding::Format(format) => {
-                self.told = Detected::Known(format);
-                self.shown = Some(format);
+                self.detected = Detected::Known(format);
+                self.first_format = Some(format);
             }
             Finding::Unknown => {
                 *self = Points {
-                    told: Detected::Unknown,
-                    shown: self.shown,
+                    detected: Detected::Unknown,
+                    first_format: self.first_format,
                     ..Points::default()
                 };
             }
@@ -95,7 +95,7 @@ impl Points {
 
     /// Returns the most bytes that the points of a buffer take. Points of either kind are
     /// [`UNIT_SPACING`] apart, but for the newest. Their allocation doubles when it is full.
-    pub const fn held_bytes_max(buffer_bytes: usize) -> usize {
+    pub const fn memory_bytes_max(buffer_bytes: usize) -> usize {
         let places = buffer_bytes / UNIT_SPACING as usize + 4;
         2 * places * (size_of::<Join>() + size_of::<u64>())
     }
@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    fn held_bytes(points: &Points) -> usize {
+    fn memory_bytes(points: &Points) -> usize {
         points.joins.capacity() * size_of::<Join>() + points.units.capacity() * size_of::<u64>()
     }
 
@@ -254,12 +254,12 @@ mod tests {
             points.forget_before(offset.saturating_sub(BUFFER_BYTES));
         }
         let units_alone = self::points(&[], &[0, 4_096, 8_192, 12_288, 16_384]);
-        assert!((40..100).contains(&held_bytes(&units_alone)));
+        assert!((40..100).contains(&memory_bytes(&units_alone)));
         let (joins, units) = (points.joins.len(), points.units.len());
         assert!(joins >= 128 && units >= 128, "{joins}, {units}");
         let least = joins * size_of::<Join>() + units * size_of::<u64>();
-        let most = Points::held_bytes_max(BUFFER_BYTES as usize);
-        assert!((least..=most).contains(&held_bytes(&points)));
+        let most = Points::memory_bytes_max(BUFFER_BYTES as usize);
+        assert!((least..=most).contains(&memory_bytes(&points)));
         assert!(most < BUFFER_BYTES as usize / 20);
     }
 
@@ -375,8 +375,8 @@ mod tests {
     fn an_abandoned_format_has_no_points() {
         let mut points = points(&[10_000], &[10_000]);
         points.take(Finding::Unknown, at(0));
-        assert_eq!(points.told, Detected::Unknown);
-        assert_eq!(points.shown, Some(Format::Flv));
+        assert_eq!(points.detected, Detected::Unknown);
+        assert_eq!(points.first_format, Some(Format::Flv));
         assert!(points.joins.is_empty() && points.unit_before(u64::MAX).is_none());
         assert_eq!((points.newest_unit, points.header_serial), (None, 0));
     }

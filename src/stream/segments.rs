@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::viewer::{Lead, Position};
+use super::viewer::{Position, ViewerLead};
 use super::{StreamBuffer, Viewer, ViewerId};
 use crate::format::mp4::{LARGE_BOX_HEAD_BYTES, box_head};
 use crate::hls::{Cutter, Plan};
@@ -48,14 +48,14 @@ impl<C: Copy> StreamBuffer<C> {
         let from = from.min(self.buffer.newest);
         let (cursor, lead) = (
             from.max(self.buffer.oldest),
-            Lead::new(Some(lead), Vec::new()),
+            ViewerLead::new(Some(lead), Vec::new()),
         );
         let viewer = self.viewers.insert(Viewer {
             end: to.max(from),
             ..Viewer::new(connection, cursor, lead, now)
         });
-        self.lag(viewer, from);
-        self.lines.be_ready(viewer.index());
+        self.index_viewer(viewer, from);
+        self.viewer_queues.be_ready(viewer.index());
         viewer
     }
 

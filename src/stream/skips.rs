@@ -7,15 +7,15 @@
 //! This file also makes the bytes that a viewer gets before those of the buffer: header and
 //! prelude.
 //!
-//! The index `lagging` finds these viewers. A viewer is in the index if its socket is full, or if
-//! it had bytes left after its turn, or if it joins before the newest byte. The others enter it
-//! only when an append overwrites bytes after `pace_floor`: then more came at once than the buffer
-//! keeps.
+//! The index `overwrite_index` finds these viewers. A viewer is in the index if its socket is full,
+//! or if it had bytes left after its turn, or if it joins before the newest byte. The others enter
+//! it only when an append overwrites bytes after `unindexed_cursor_min`: then more came at once
+//! than the buffer keeps.
 
 use std::time::Duration;
 
 use super::points::Detected;
-use super::viewer::{Lead, Position};
+use super::viewer::{Position, ViewerLead};
 use super::{StreamBuffer, ViewerId};
 use crate::format::Start;
 use crate::time::Instant;
@@ -34,7 +34,7 @@ impl<C: Copy> StreamBuffer<C> {
         // The promised bytes must be in the buffer, or the stream could end before them.
         let offset_max = self.buffer.newest.saturating_sub(owed as u64);
         let needs_header = viewer.header_seen != self.points.header_serial;
-        let start = match self.points.told {
+        let start = match self.points.detected {
             Detected::Known(_) => self
                 .points
                 .start(offset_max, Instant::after_start(Duration::MAX)),
@@ -60,11 +60,11 @@ impl<C: Copy> StreamBuffer<C> {
             viewer.lead = lead;
             viewer.header_seen = self.points.header_serial;
         }
-        self.lag(id, cursor);
+        self.index_viewer(id, cursor);
     }
 
-    /// Returns the bytes that a viewer who joins at `now` gets first, and the offset of its first byte
-    /// in the stream.
+    /// Returns the bytes that a viewer who joins at `now` gets first, and the offset of its first
+    /// byte in the stream.
     pub fn opening(&self, now: Instant) -> (Vec<u8>, u64) {
         match self.start(now) {
             (start, true) => self.opening_at(&start),
@@ -88,17 +88,17 @@ impl<C: Copy> StreamBuffer<C> {
     }
 
     /// Returns the bytes in front of a start: the header if the viewer needs it, and the prelude.
-    pub(super) fn lead(&mut self, start: &Start, needs_header: bool) -> Lead {
+    pub(super) fn lead(&mut self, start: &Start, needs_header: bool) -> ViewerLead {
         if needs_header && self.versions.is_other(start.counter) {
             self.replace_header();
         }
         let header = || self.versions.current(self.scanner.header(), start.counter);
         let header = needs_header.then(header);
-        Lead::new(header, start.prelude.as_slice().to_vec())
+        ViewerLead::new(header, start.prelude.as_slice().to_vec())
     }
 
-    /// Replaces the header. Disconnects viewers that are in the middle of a version that was replaced
-    /// too long ago.
+    /// Replaces the header. Disconnects viewers that are in the middle of a version that was
+    /// replaced too long ago.
     pub(super) fn replace_header(&mut self) {
         let Some(version) = self.versions.replace() else {
             return;
@@ -106,7 +106,7 @@ impl<C: Copy> StreamBuffer<C> {
         let viewers = self.viewers.iter();
         let within = viewers.filter(|(_, viewer)| viewer.lead.holds(&version));
         for id in within.map(|(id, _)| id).collect::<Vec<_>>() {
-            self.stop_lagging(id);
+            self.unindex_viewer(id);
             let Some(viewer) = self.viewers.get_mut(id) else {
                 continue;
             };
@@ -115,44 +115,46 @@ impl<C: Copy> StreamBuffer<C> {
             if viewer.lead.has_begun() || viewer.is_bounded() {
                 self.cut.push(viewer.connection);
             }
-            viewer.lead = Lead::default();
-            viewer.position = Position::Fallen { holds_rest: false };
+            viewer.lead = ViewerLead::default();
+            viewer.position = Position::Fallen {
+                holds_unit_tail: false,
+            };
             viewer.header_seen = 0;
         }
     }
 
     /// Adds a viewer to the index, unless it is there.
-    pub(super) fn lag(&mut self, id: ViewerId<C>, cursor: u64) {
+    pub(super) fn index_viewer(&mut self, id: ViewerId<C>, cursor: u64) {
         if let Some(viewer) = self.viewers.get_mut(id)
-            && viewer.lag_key.is_none()
+            && viewer.index_key.is_none()
         {
-            viewer.lag_key = Some(cursor);
-            self.lagging.insert((cursor, id));
+            viewer.index_key = Some(cursor);
+            self.overwrite_index.insert((cursor, id));
         }
     }
 
     /// Removes a viewer from the index, if it is there.
-    pub(super) fn stop_lagging(&mut self, id: ViewerId<C>) {
+    pub(super) fn unindex_viewer(&mut self, id: ViewerId<C>) {
         if let Some(viewer) = self.viewers.get_mut(id)
-            && let Some(key) = viewer.lag_key.take()
+            && let Some(key) = viewer.index_key.take()
         {
-            self.lagging.remove(&(key, id));
+            self.overwrite_index.remove(&(key, id));
         }
     }
 
     /// Lets the viewers skip whose next byte lies before `oldest`, as these bytes are about to be
     /// overwritten.
     pub(super) fn skip_before(&mut self, oldest: u64) {
-        if oldest > self.pace_floor {
+        if oldest > self.unindexed_cursor_min {
             self.index_all_ready();
         }
-        while let Some(&(key, id)) = self.lagging.first()
+        while let Some(&(key, id)) = self.overwrite_index.first()
             && key < oldest
         {
-            self.stop_lagging(id);
+            self.unindex_viewer(id);
             match self.viewers.get(id).map(|viewer| viewer.position) {
                 Some(Position::At(cursor)) if cursor < oldest => self.begin_skip(id, cursor),
-                Some(Position::At(cursor)) => self.lag(id, cursor),
+                Some(Position::At(cursor)) => self.index_viewer(id, cursor),
                 Some(Position::Fallen { .. }) | None => {}
             }
         }
@@ -163,33 +165,37 @@ impl<C: Copy> StreamBuffer<C> {
     /// too.
     fn index_all_ready(&mut self) {
         let ready: Vec<_> = self
-            .lines
+            .viewer_queues
             .ready()
             .filter_map(|place| self.viewers.id_at(place))
             .collect();
         for id in ready {
             if let Some(Position::At(cursor)) = self.viewers.get(id).map(|viewer| viewer.position) {
-                self.lag(id, cursor);
+                self.index_viewer(id, cursor);
             }
         }
-        self.pace_floor = self.buffer.newest;
+        self.unindexed_cursor_min = self.buffer.newest;
     }
 
-    /// Begins a viewer's skip: copies the rest of its current unit for it, so that the player sees a
-    /// gap and no broken unit. Disconnects the viewer if that cannot be done.
+    /// Begins a viewer's skip: copies the rest of its current unit for it, so that the player sees
+    /// a gap and no broken unit. Disconnects the viewer if that cannot be done.
     fn begin_skip(&mut self, id: ViewerId<C>, cursor: u64) {
         let Some(viewer) = self.viewers.get_mut(id) else {
             return;
         };
         if viewer.is_bounded() {
             // The response has promised bytes that are overwritten.
-            viewer.position = Position::Fallen { holds_rest: false };
-            viewer.lead = Lead::default();
+            viewer.position = Position::Fallen {
+                holds_unit_tail: false,
+            };
+            viewer.lead = ViewerLead::default();
             return self.cut.push(viewer.connection);
         }
         self.figures.skips = self.figures.skips.saturating_add(1);
         viewer.skips = viewer.skips.saturating_add(1);
-        viewer.position = Position::Fallen { holds_rest: false };
+        viewer.position = Position::Fallen {
+            holds_unit_tail: false,
+        };
         if self.points.is_past_header(cursor) {
             viewer.header_seen = self.points.header_serial;
         }
@@ -198,25 +204,28 @@ impl<C: Copy> StreamBuffer<C> {
             // nothing of the lead was sent, it is dropped, and the viewer gets the current header
             // later.
             if !viewer.lead.has_begun() {
-                viewer.lead = Lead::default();
+                viewer.lead = ViewerLead::default();
                 viewer.header_seen = 0;
             }
             return;
         }
-        if self.points.told == Detected::Unknown || cursor == 0 {
+        if self.points.detected == Detected::Unknown || cursor == 0 {
             return;
         }
-        let rest_bytes_left = self.buffer.bytes_max().saturating_sub(self.rest_bytes) as u64;
+        let unit_tail_bytes_left =
+            self.buffer.bytes_max().saturating_sub(self.unit_tail_bytes) as u64;
         match self.points.unit_end(cursor) {
-            Some(unit_end) if unit_end - cursor <= rest_bytes_left => {
+            Some(unit_end) if unit_end - cursor <= unit_tail_bytes_left => {
                 let mut rest = Vec::with_capacity((unit_end - cursor) as usize);
                 self.buffer.copy_to(&mut rest, cursor, unit_end);
-                self.rest_bytes += rest.capacity();
+                self.unit_tail_bytes += rest.capacity();
                 if self.points.is_past_header(unit_end) {
                     viewer.header_seen = self.points.header_serial;
                 }
-                viewer.position = Position::Fallen { holds_rest: true };
-                viewer.lead = Lead::new(None, rest);
+                viewer.position = Position::Fallen {
+                    holds_unit_tail: true,
+                };
+                viewer.lead = ViewerLead::new(None, rest);
             }
             Some(_) | None => self.cut.push(viewer.connection),
         }

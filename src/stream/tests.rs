@@ -3,7 +3,7 @@
 mod falling;
 #[cfg(feature = "handover")]
 mod handover;
-mod held;
+mod memory;
 
 use super::*;
 
@@ -55,7 +55,7 @@ fn viewers_lose_none_of_the_bytes_that_were_kept_back() {
             match chance(8) {
                 0..3 if stream.wanted_bytes(&pool) > 0 => {
                     let bytes = chance(stream.wanted_bytes(&pool) as u64) as usize + 1;
-                    stream.keep(&media(bytes.min(20_000)), &mut pool, now);
+                    stream.append_without_wake(&media(bytes.min(20_000)), &mut pool, now);
                     if stream.unseen_bytes() >= 16 * 1024 {
                         stream.wake();
                     }
@@ -138,12 +138,12 @@ fn check_viewer_that_waited_for_the_format(mut pool: Pool) {
 
 #[test]
 fn only_the_unsent_part_of_a_rest_is_kept() {
-    let mut lead = viewer::Lead::new(None, media(100_000));
+    let mut lead = viewer::ViewerLead::new(None, media(100_000));
     assert_eq!(lead.advance(99_000), 99_000);
     assert_eq!(lead.parts()[0], &media(100_000)[99_000..]);
-    assert!(lead.held_bytes() <= 2 * 1_000, "{}", lead.held_bytes());
+    assert!(lead.memory_bytes() <= 2 * 1_000, "{}", lead.memory_bytes());
     assert_eq!(lead.advance(2_000), 1_000);
-    assert_eq!((lead.bytes_left(), lead.held_bytes()), (0, 0));
+    assert_eq!((lead.bytes_left(), lead.memory_bytes()), (0, 0));
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_stream_uses_the_blocks_of_an_ended_one() {
     let second = begin(b"y", &mut pool);
     assert_eq!(second.slice(0, 1), b"y");
     assert_eq!(second.slice(0, 1).as_ptr(), place);
-    assert!(pool.held_bytes() < 1_000, "it is in use");
+    assert!(pool.memory_bytes() < 1_000, "it is in use");
     // Of many streams that end at once, the pool keeps a few blocks when the others are taken.
     let large = media(64 * 1024);
     let mut streams: Vec<_> = (0..9).map(|_| begin(&large, &mut pool)).collect();
@@ -233,7 +233,7 @@ fn a_stream_uses_the_blocks_of_an_ended_one() {
         stream.release(&mut pool);
     }
     while !pool.take_spare(64 * 1024).is_empty() {}
-    assert!(pool.held_bytes() <= 5 * 4096, "{}", pool.held_bytes());
+    assert!(pool.memory_bytes() <= 5 * 4096, "{}", pool.memory_bytes());
 }
 
 /// The scanner finds only after a long element that decoding can begin at its first byte. That byte

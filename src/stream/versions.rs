@@ -56,5 +56,5 @@ impl Versions {
     }
 
     /// The current version, the replaced versions, and their list.
-    pub const HELD_BYTES_MAX: usize = (1 + REPLACED_MAX) * (HEADER_BYTES_MAX + 64) + 64;
+    pub const MEMORY_BYTES_MAX: usize = (1 + REPLACED_MAX) * (HEADER_BYTES_MAX + 64) + 64;
 }

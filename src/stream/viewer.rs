@@ -22,12 +22,12 @@ pub struct Viewer<C> {
     /// unit.
     #[cfg_attr(
         feature = "handover",
-        serde(default, skip_serializing_if = "Lead::is_empty")
+        serde(default, skip_serializing_if = "ViewerLead::is_empty")
     )]
-    pub(super) lead: Lead,
+    pub(super) lead: ViewerLead,
     /// Key of the viewer in the index of lagging viewers, if it is there.
     #[cfg_attr(feature = "handover", serde(skip_serializing_if = "Option::is_none"))]
-    pub(super) lag_key: Option<u64>,
+    pub(super) index_key: Option<u64>,
     /// Serial number of the newest header that the viewer got. 0 means none.
     #[cfg_attr(
         feature = "handover",
@@ -55,7 +55,7 @@ pub(super) enum Position {
     /// point.
     Fallen {
         /// The lead is a copy of a unit's rest, and counts against the stream's bound.
-        holds_rest: bool,
+        holds_unit_tail: bool,
     },
 }
 
@@ -76,13 +76,13 @@ impl<C> Viewer<C> {
     pub(super) const AT_FRAGMENT_END: u64 = u64::MAX - 1;
 
     /// Creates a viewer that joins at `now`. It gets the lead, and then all bytes from the cursor on.
-    pub(super) fn new(connection: C, cursor: u64, lead: Lead, now: Instant) -> Viewer<C> {
+    pub(super) fn new(connection: C, cursor: u64, lead: ViewerLead, now: Instant) -> Viewer<C> {
         Viewer {
             connection,
             position: Position::At(cursor),
             end: Viewer::<C>::ENDLESS,
             lead,
-            lag_key: None,
+            index_key: None,
             header_seen: 0,
             since: now,
             bytes_sent: 0,
@@ -102,11 +102,11 @@ impl<C> Viewer<C> {
 /// Most viewers have no lead, so an empty one takes only a pointer.
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) struct Lead(pub(super) Option<Box<Front>>);
+pub(super) struct ViewerLead(pub(super) Option<Box<LeadBytes>>);
 
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) struct Front {
+pub(super) struct LeadBytes {
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) header: Option<Version>,
     pub(super) own: Copied,
@@ -115,16 +115,16 @@ pub(super) struct Front {
     has_begun: bool,
 }
 
-impl Lead {
+impl ViewerLead {
     /// Creates a lead: the header if the viewer needs one, and bytes of its own.
-    pub fn new(header: Option<Version>, own: Vec<u8>) -> Lead {
-        let front = Front {
+    pub fn new(header: Option<Version>, own: Vec<u8>) -> ViewerLead {
+        let front = LeadBytes {
             header: header.filter(|header| !header.is_empty()),
             own: own.into(),
-            ..Front::default()
+            ..LeadBytes::default()
         };
         let is_empty = front.header.is_none() && front.own.is_empty();
-        Lead((!is_empty).then(|| Box::new(front)))
+        ViewerLead((!is_empty).then(|| Box::new(front)))
     }
 
     /// Returns the bytes that are still to be sent.
@@ -155,7 +155,7 @@ impl Lead {
     }
 
     /// Returns the allocated bytes of `own`.
-    pub fn held_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |front| front.own.capacity())
     }
 
@@ -174,7 +174,7 @@ impl Lead {
     }
 }
 
-impl Front {
+impl LeadBytes {
     fn parts(&self) -> [&[u8]; 2] {
         match &self.header {
             Some(header) => [&header[self.sent..], &self.own],

@@ -21,7 +21,7 @@ pub enum Extent {
 #[derive(Clone, Copy, Debug)]
 pub struct ViewerFigures<C> {
     /// Index among the stream's viewers. No other viewer has it at the same time.
-    pub place: usize,
+    pub index: usize,
     /// The owner's name for the viewer.
     pub connection: C,
     /// What the viewer gets.
@@ -51,7 +51,7 @@ impl<C: Copy> StreamBuffer<C> {
 
     /// Returns how far a viewer is behind the newest byte: in bytes, and in the time since its next
     /// byte arrived. A viewer that fell out of the buffer is behind by the whole buffer.
-    pub fn behind(&self, id: ViewerId<C>, now: Instant) -> (u64, Duration) {
+    pub fn lag_of(&self, id: ViewerId<C>, now: Instant) -> (u64, Duration) {
         let cursor = match self.viewers.get(id).map(|viewer| viewer.position) {
             Some(Position::At(cursor)) => cursor,
             Some(Position::Fallen { .. }) | None => self.buffer.oldest,
@@ -61,22 +61,22 @@ impl<C: Copy> StreamBuffer<C> {
         (bytes, now.since(arrived.unwrap_or(now)))
     }
 
-    /// Returns the viewers from the index `place` on, in the order of their indices.
+    /// Returns the viewers from the index `index` on, in the order of their indices.
     pub fn figures_from(
         &self,
-        place: usize,
+        index: usize,
         now: Instant,
     ) -> impl Iterator<Item = ViewerFigures<C>> {
-        let those = self.viewers.iter_from(place);
+        let those = self.viewers.iter_from(index);
         those.filter_map(move |(id, _)| self.viewer_figures(id, now))
     }
 
     /// Returns the figures of one viewer.
     pub fn viewer_figures(&self, id: ViewerId<C>, now: Instant) -> Option<ViewerFigures<C>> {
         let viewer = self.viewers.get(id)?;
-        let (behind_bytes, behind) = self.behind(id, now);
+        let (behind_bytes, lag) = self.lag_of(id, now);
         Some(ViewerFigures {
-            place: id.index(),
+            index: id.index(),
             connection: viewer.connection,
             extent: match (viewer.is_bounded(), viewer.header_seen) {
                 (false, _) => Extent::Whole,
@@ -87,7 +87,7 @@ impl<C: Copy> StreamBuffer<C> {
             since: viewer.since,
             bytes_sent: viewer.bytes_sent,
             behind_bytes,
-            behind_ms: u64::try_from(behind.as_millis()).unwrap_or(u64::MAX),
+            behind_ms: u64::try_from(lag.as_millis()).unwrap_or(u64::MAX),
             skips: viewer.skips,
         })
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 /// The time since the server started, in nanoseconds: enough for 584 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "handover", serde(from = "InstantState"))]
 pub struct Instant(u64);
 
 impl Instant {
@@ -31,25 +30,6 @@ impl Instant {
     /// Returns the time since `earlier`; zero if `earlier` is later than this instant.
     pub const fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
-    }
-}
-
-/// An instant as a hand-over sends it: nanoseconds, or before format 5 seconds and nanoseconds.
-#[cfg(feature = "handover")]
-#[derive(serde::Deserialize)]
-#[serde(untagged)]
-enum InstantState {
-    Nanoseconds(u64),
-    SinceStart(Duration),
-}
-
-#[cfg(feature = "handover")]
-impl From<InstantState> for Instant {
-    fn from(state: InstantState) -> Instant {
-        match state {
-            InstantState::Nanoseconds(nanoseconds) => Instant(nanoseconds),
-            InstantState::SinceStart(elapsed) => Instant::after_start(elapsed),
-        }
     }
 }
 

@@ -7,12 +7,12 @@ use crate::handover::{HandoverError, must};
 impl UdpOut {
     /// Checks what the other process sent, and restores what it did not send.
     pub fn restore(&mut self) -> Result<(), HandoverError> {
-        let batches = self.batches.iter().map(|batch| batch.held_bytes());
+        let batches = self.batches.iter().map(|batch| batch.memory_bytes());
         self.waiting_bytes = batches.sum();
         let clients = self.clients.iter();
         let others = clients.filter(|client| self.source != Some(client.address));
         self.client_count = others.count();
-        self.next_place = self.next_place.min(self.clients.len());
+        self.next_index = self.next_index.min(self.clients.len());
         let is_fit = self.figures.len() == self.clients.len()
             && self
                 .batches

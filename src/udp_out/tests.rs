@@ -63,10 +63,10 @@ fn sent(udp_out: &mut UdpOut) -> Vec<(SocketAddr, Vec<u8>)> {
 /// While nothing is sent, memory is bounded for datagrams of any sizes, and datagrams that do not
 /// fit are counted.
 /// Returns the bytes of the waiting datagrams.
-fn held_bytes(udp_out: &UdpOut) -> usize {
+fn memory_bytes(udp_out: &UdpOut) -> usize {
     let batches = udp_out.batches.iter();
-    let places = udp_out.batches.capacity() * size_of::<DatagramBatch>();
-    places + batches.map(|batch| batch.bytes.capacity()).sum::<usize>()
+    let indexes = udp_out.batches.capacity() * size_of::<DatagramBatch>();
+    indexes + batches.map(|batch| batch.bytes.capacity()).sum::<usize>()
 }
 
 #[test]
@@ -85,12 +85,15 @@ fn memory_of_waiting_datagrams_is_bounded() {
             let datagram = vec![7; sizes[number % sizes.len()]];
             refused += u64::from(!udp_out.forward(&datagram, None));
         }
-        let held_bytes = held_bytes(&udp_out);
-        let held_bytes_max = WAITING_BYTES_MAX + BATCH_BYTES_MAX.max(sizes[0]);
-        assert!(held_bytes <= held_bytes_max, "{sizes:?}: {held_bytes}");
+        let memory_bytes = memory_bytes(&udp_out);
+        let memory_bytes_max = WAITING_BYTES_MAX + BATCH_BYTES_MAX.max(sizes[0]);
         assert!(
-            held_bytes > WAITING_BYTES_MAX / 3,
-            "{sizes:?}: {held_bytes}"
+            memory_bytes <= memory_bytes_max,
+            "{sizes:?}: {memory_bytes}"
+        );
+        assert!(
+            memory_bytes > WAITING_BYTES_MAX / 3,
+            "{sizes:?}: {memory_bytes}"
         );
         assert!(refused > 0, "{sizes:?}");
         while udp_out.next_clients() {}
@@ -227,7 +230,7 @@ fn sent_batches_make_room_for_as_many_bytes() {
         assert!(udp_out.next_clients());
         let more = fill(&mut udp_out);
         assert!(more <= BATCH_BYTES_MAX / 1_328, "{more}");
-        assert!(held_bytes(&udp_out) <= WAITING_BYTES_MAX + 2 * BATCH_BYTES_MAX);
+        assert!(memory_bytes(&udp_out) <= WAITING_BYTES_MAX + 2 * BATCH_BYTES_MAX);
     }
     // Up to the last byte of the limit.
     let room = WAITING_BYTES_MAX - 2 * size_of::<DatagramBatch>();
@@ -423,7 +426,7 @@ fn a_state_from_another_process_is_checked_at_its_limits() {
     // Makes a generator whose matrix is complete, which cannot be.
     fn unfit_matrix(udp_out: &mut UdpOut) {
         let mut told = serde_json::to_value(Fec::new(5, 4, 1)).expect("JSON");
-        told["place"] = 20.into();
+        told["index"] = 20.into();
         matrices(udp_out, 1);
         udp_out.corrections[0].1 = serde_json::from_value(told).expect("corrections");
     }
@@ -460,7 +463,7 @@ fn a_state_from_another_process_is_checked_at_its_limits() {
         udp_out.set_clients(clients.clone(), Some(address(3)), || 7);
         tell(&mut udp_out);
         assert_eq!(udp_out.restore().is_ok(), fits, "{index}");
-        let batches = udp_out.batches.iter().map(DatagramBatch::held_bytes);
+        let batches = udp_out.batches.iter().map(DatagramBatch::memory_bytes);
         assert_eq!(udp_out.waiting_bytes, batches.sum::<usize>(), "{index}");
     }
 }

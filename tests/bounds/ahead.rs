@@ -23,7 +23,7 @@ fn a_body_does_not_bring_in_more_requests_than_a_head_may_be_long() {
         b"PUT /stream/live HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nmedia\r\n",
     );
     hall.turn(Duration::ZERO);
-    let before = meter::held();
+    let before = meter::memory_bytes();
     let mut clients = Vec::new();
     for _ in 0..100 {
         let id = hall.connect(
@@ -47,14 +47,14 @@ fn a_body_does_not_bring_in_more_requests_than_a_head_may_be_long() {
         hall.send(stream, b"5\r\nmedia\r\n");
         hall.turn(Duration::from_secs(10));
     }
-    let held = meter::held() - before;
+    let held = meter::memory_bytes() - before;
     assert!(held <= 100 * CONNECTION_BYTES_MAX, "{held} bytes");
 }
 
 #[test]
 fn a_head_holds_what_a_head_may() {
     let mut hall = Hall::new(&["--head-bytes=1M", "--connections=60"]);
-    let before = meter::held();
+    let before = meter::memory_bytes();
     let mut ids = Vec::new();
     for _ in 0..50 {
         let start = [
@@ -69,7 +69,7 @@ fn a_head_holds_what_a_head_may() {
         hall.send(*id, b"x");
     }
     hall.turn(Duration::ZERO);
-    let held = meter::held() - before;
+    let held = meter::memory_bytes() - before;
     let stated = 50 * ((1 << 20) + (80 << 10));
     assert!(held <= stated, "{held} bytes");
 }

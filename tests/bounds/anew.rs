@@ -33,7 +33,7 @@ fn flv(frame: &[u8]) -> Vec<u8> {
 
 /// The stream is over, nothing of it is kept, and nobody is waited for.
 fn assert_over(hall: &mut Hall) {
-    let held = hall.relay.held_bytes()[0];
+    let held = hall.relay.memory_bytes()[0];
     assert!(held.1 <= TABLES_BYTES, "the stream goes on: {held:?}");
     assert_eq!(hall.relay.next_deadline(), None, "somebody is waited for");
 }
@@ -108,7 +108,7 @@ fn abort_with_a_block_ends_the_stream() {
 /// The same on and on, with one token that names several addresses.
 #[test]
 fn streams_beyond_their_limit() {
-    let before = meter::held();
+    let before = meter::memory_bytes();
     let mut hall = Hall::new(&[
         "--token-server=10.9.0.0/16",
         "--hold=60",
@@ -157,7 +157,7 @@ fn streams_beyond_their_limit() {
         }
         hall.turn(Duration::from_millis(100));
     }
-    let held = meter::held() - before;
+    let held = meter::memory_bytes() - before;
     let stated = (4 << 20) + 2 * ((1 << 20) + (2560 << 10) + (1 << 20) + (1280 << 10));
     hall.connect(
         OPERATOR,
@@ -175,7 +175,7 @@ fn streams_beyond_their_limit() {
     for _ in 0..360 {
         hall.turn(Duration::from_secs(10));
     }
-    let left = hall.relay.held_bytes()[0].1;
+    let left = hall.relay.memory_bytes()[0].1;
     assert!(left <= TABLES_BYTES, "{left} bytes are left");
     // Beside streams, a core of some clients holds less than a megabyte.
     assert!(held <= stated + (1 << 20), "{held} bytes, stated {stated}");

@@ -23,7 +23,7 @@ fn hall_with_file(connections: usize) -> Hall {
 
 /// What fifty connections hold, and what `docs/security.md` states for changes that wait.
 fn assert_waiting_is_bounded(before: usize) {
-    let held = meter::held() - before;
+    let held = meter::memory_bytes() - before;
     let stated = (8 << 20) + 50 * (96 << 10);
     assert!(held <= stated, "{held} bytes");
 }
@@ -33,7 +33,7 @@ fn assert_waiting_is_bounded(before: usize) {
 fn name_look_ups_that_hang_hold_what_their_connections_may() {
     let mut hall = Hall::new(&["--token-server=10.9.0.0/16", "--connections=200"]);
     hall.relay.set_rtp(([10, 9, 0, 1], 5004).into());
-    let before = meter::held();
+    let before = meter::memory_bytes();
     let names: Vec<String> = (0..200)
         .map(|n| format!("{:x<60}.example:5000", n))
         .collect();
@@ -61,7 +61,7 @@ fn name_look_ups_that_hang_hold_what_their_connections_may() {
     let held = meter::take_peak() - before;
     assert!(held <= 200 * CONNECTION_BYTES_MAX, "{held} bytes");
     hall.turn(Duration::ZERO);
-    let left = meter::held() - before;
+    let left = meter::memory_bytes() - before;
     // The tables keep their places.
     assert!(left <= 200 << 10, "{left} bytes are left");
 }
@@ -70,7 +70,7 @@ fn name_look_ups_that_hang_hold_what_their_connections_may() {
 #[test]
 fn changes_that_are_never_written_hold_what_their_connections_may() {
     let mut hall = hall_with_file(200);
-    let before = meter::held();
+    let before = meter::memory_bytes();
     for round in 0..50 {
         let mut clients = Vec::new();
         for number in 0..200 {
@@ -93,7 +93,7 @@ fn changes_that_are_never_written_hold_what_their_connections_may() {
 #[test]
 fn changes_that_wait_for_the_disk_are_bounded() {
     let mut hall = hall_with_file(50);
-    let before = meter::held();
+    let before = meter::memory_bytes();
     let clients: Vec<String> = (0..256).map(|n| format!("[2001:db8::{n:x}]:5")).collect();
     let clients = clients.join(",");
     for number in 0..1100 {
@@ -112,7 +112,7 @@ fn changes_that_wait_for_the_disk_are_bounded() {
 #[test]
 fn changes_with_names_that_wait_for_the_disk_are_bounded() {
     let mut hall = hall_with_file(50);
-    let before = meter::held();
+    let before = meter::memory_bytes();
     let clients: Vec<String> = (0..256).map(|n| format!("a{n:x}:5")).collect();
     let clients = clients.join(",");
     for number in 0..300 {

@@ -13,9 +13,9 @@ const OPERATOR: [u8; 4] = [10, 9, 0, 1];
 /// Tables may be counted as twice as large as they are.
 #[track_caller]
 pub fn assert_bounded(hall: &Hall, before: usize, what: &str) {
-    let held = meter::held() - before;
-    assert!(held <= hall.held_bytes_max, "{what}: {held}");
-    let rows = hall.relay.held_bytes();
+    let held = meter::memory_bytes() - before;
+    assert!(held <= hall.memory_bytes_max, "{what}: {held}");
+    let rows = hall.relay.memory_bytes();
     assert!(rows[1].1 <= hall.tokens_bytes_max, "{what}: {rows:?}");
     let counted: usize = rows.iter().map(|(_, bytes)| bytes).sum();
     assert!(
@@ -26,7 +26,7 @@ pub fn assert_bounded(hall: &Hall, before: usize, what: &str) {
 
 #[test]
 fn everything_that_is_held_is_bounded() {
-    let before = meter::held();
+    let before = meter::memory_bytes();
     let mut hall = Hall::new(&[
         "--token-server=10.9.0.0/16",
         "--hold=60",

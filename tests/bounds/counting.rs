@@ -9,7 +9,7 @@ pub struct Counting;
 thread_local! {
     static ALLOCATED: Cell<usize> = const { Cell::new(0) };
     /// What other threads have allocated is freed here, and the other way round.
-    static HELD: Cell<isize> = const { Cell::new(0) };
+    static MEMORY: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
@@ -20,8 +20,8 @@ pub fn allocated() -> usize {
 }
 
 /// Bytes that it holds now, of all that it has allocated.
-pub fn held() -> isize {
-    HELD.get()
+pub fn memory_bytes() -> isize {
+    MEMORY.get()
 }
 
 /// The most that it held since the last call of [`begin_peak`].
@@ -31,13 +31,13 @@ pub fn peak() -> isize {
 
 /// What it holds now is the most from here on; as much that is.
 pub fn begin_peak() -> isize {
-    PEAK.set(HELD.get());
-    HELD.get()
+    PEAK.set(MEMORY.get());
+    MEMORY.get()
 }
 
 fn count(freed: usize, allocated: usize) {
     // A thread that ends frees things after its counters.
-    let _ = HELD.try_with(|held| {
+    let _ = MEMORY.try_with(|held| {
         held.set(held.get() + allocated as isize - freed as isize);
         ALLOCATED.set(ALLOCATED.get().wrapping_add(allocated));
         PEAK.set(PEAK.get().max(held.get()));

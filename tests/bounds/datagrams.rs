@@ -61,7 +61,7 @@ fn packet(sequence: u16, ssrc: u32, bytes: usize) -> Vec<u8> {
 #[test]
 fn first_packets_hold_little_and_keep_nobody_out() {
     let mut hall = hall(2_000);
-    let before = meter::held();
+    let before = meter::memory_bytes();
     for number in 0..1_999 {
         hall.datagram(address(number), &packet(1, 7, 65_000));
     }
@@ -75,7 +75,7 @@ fn first_packets_hold_little_and_keep_nobody_out() {
     hall.turn(Duration::from_secs(60));
     hall.turn(Duration::from_secs(60));
     assert_eq!(hall.running, 0);
-    let held = meter::held() - before;
+    let held = meter::memory_bytes() - before;
     assert!(
         held <= FIRST_PACKETS_BYTES_MAX / 16,
         "{held} bytes are left"
@@ -88,7 +88,7 @@ fn first_packets_hold_little_and_keep_nobody_out() {
 fn packets_that_come_early_are_bounded_in_bytes() {
     for bytes in [12, 200, 1_328, 9_000, 65_000] {
         let mut hall = hall(1);
-        let before = meter::held();
+        let before = meter::memory_bytes();
         hall.datagram(address(0), &packet(0, 7, bytes));
         hall.datagram(address(0), &packet(1, 7, bytes));
         assert_eq!(hall.running, 1, "{bytes} bytes");

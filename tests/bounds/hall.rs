@@ -34,7 +34,7 @@ struct Client {
 pub struct Hall {
     pub relay: Relay,
     /// The sum of `docs/security.md`.
-    pub held_bytes_max: usize,
+    pub memory_bytes_max: usize,
     /// The most that the token table may take of it.
     pub tokens_bytes_max: usize,
     pub now: Instant,
@@ -55,7 +55,7 @@ impl Hall {
         };
         let settings = config.settings(1_000, 0, 7);
         Hall {
-            held_bytes_max: sum::held_bytes_max(&settings),
+            memory_bytes_max: sum::memory_bytes_max(&settings),
             tokens_bytes_max: sum::tokens_bytes_max(&settings.limits),
             relay: counted(|| Relay::new(settings)),
             now: Instant::START,
@@ -169,7 +169,7 @@ impl Hall {
         }
         let mut cost = 0;
         while cost < PIPELINED_COST_MAX
-            && let Some(spent) = counted(|| relay.read_pipelined(now))
+            && let Some(spent) = counted(|| relay.do_deferred_work(now))
         {
             cost += spent;
         }
@@ -227,7 +227,7 @@ impl Hall {
     }
 
     /// What the core holds besides what it holds with nobody there.
-    pub fn held(&self) -> usize {
-        meter::held()
+    pub fn memory_bytes(&self) -> usize {
+        meter::memory_bytes()
     }
 }

@@ -39,7 +39,7 @@ fn tell(hall: &mut Hall, answer: &[u8]) {
 #[test]
 fn lists_of_the_whole_that_nobody_reads_are_bounded() {
     let mut hall = hall();
-    let before = meter::held();
+    let before = meter::memory_bytes();
     let answer = answer(1000);
     let mut callers = Vec::new();
     for _ in 0..30 {
@@ -55,7 +55,7 @@ fn lists_of_the_whole_that_nobody_reads_are_bounded() {
         hall.leave(id);
     }
     hall.turn(Duration::ZERO);
-    let left = meter::held() - before;
+    let left = meter::memory_bytes() - before;
     assert!(left <= 64 << 10, "{left} bytes are left");
 }
 
@@ -63,17 +63,17 @@ fn lists_of_the_whole_that_nobody_reads_are_bounded() {
 #[test]
 fn a_list_of_the_whole_is_freed_as_it_is_read() {
     let mut hall = hall();
-    let before = meter::held();
+    let before = meter::memory_bytes();
     let answer = answer(2000);
     let caller = hall.connect(OPERATOR, 32 << 10, CALL);
     hall.turn(Duration::ZERO);
     tell(&mut hall, &answer);
-    let mut held = meter::held() - before;
+    let mut held = meter::memory_bytes() - before;
     assert!(held >= answer.len() * 9 / 10, "{held} bytes");
     let mut turns = 0;
     while held > 256 << 10 {
         hall.turns(8, Duration::ZERO);
-        let now = meter::held() - before;
+        let now = meter::memory_bytes() - before;
         assert!(now < held, "{now} bytes after {held}");
         held = now;
         turns += 8;

@@ -28,7 +28,7 @@ fn an_origin_that_never_comes_to_the_point_holds_what_a_connection_may() {
     ];
     for (what, answer) in answers {
         let mut hall = Hall::new(&["--origin=http://192.0.2.9:80", "--origin-time=5"]);
-        let before = meter::held();
+        let before = meter::memory_bytes();
         for number in 0..20 {
             let get = format!("GET /stream/{number} HTTP/1.1\r\nHost: h\r\n\r\n");
             hall.connect(HOST, usize::MAX, get.as_bytes());
@@ -47,7 +47,7 @@ fn an_origin_that_never_comes_to_the_point_holds_what_a_connection_may() {
         hall.leave_all();
         hall.turn(Duration::from_secs(60));
         hall.turn(Duration::from_secs(60));
-        let left = meter::held() - before;
+        let left = meter::memory_bytes() - before;
         assert!(left <= 64 << 10, "{what}: {left} bytes are left");
     }
 }

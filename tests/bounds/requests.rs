@@ -53,7 +53,7 @@ fn requests() -> Vec<String> {
 fn answers_that_are_read_slowly_are_not_kept_when_they_are_sent() {
     for takes in [1, 100, 1_460, 5_000, 60_000] {
         let mut hall = Hall::new(GATED);
-        let before = hall.held();
+        let before = hall.memory_bytes();
         let request = b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n";
         let clients: Vec<_> = (0..10)
             .map(|_| hall.connect(STRANGER, takes, b""))

@@ -43,16 +43,16 @@ fn who_is_not_admitted_keeps_little() {
     let more: Vec<u8> = (3..11).flat_map(more).collect();
     for rest in [&[], &media[..], &one, &[commands, more].concat()] {
         let mut hall = Hall::new(&["--rtmp=127.0.0.1:1935", "--connections=100"]);
-        let before = meter::held();
+        let before = meter::memory_bytes();
         let clients = 90;
         for _ in 0..clients {
             hall.connect_rtmp(HOST, &[handshake(), rest].concat());
         }
         hall.turns(4, Duration::from_millis(1));
-        let each = (meter::held() - before) / clients;
+        let each = (meter::memory_bytes() - before) / clients;
         assert!(each <= STRANGER_BYTES_MAX, "{each} bytes each");
         hall.turns(10, Duration::from_secs(30));
-        let left = meter::held().saturating_sub(before);
+        let left = meter::memory_bytes().saturating_sub(before);
         assert!(left < 64 << 10, "{left} bytes are left");
     }
 }
@@ -69,7 +69,7 @@ fn who_interleaves_messages_keeps_what_the_operator_is_told() {
     let source = hall.connect_rtmp(HOST, &[handshake(), ASKING].concat());
     hall.turns(4, Duration::from_millis(1));
     assert_eq!(hall.running, 1);
-    let before = meter::held();
+    let before = meter::memory_bytes();
     meter::take_peak();
     for id in 4..8 {
         hall.send(source, &announced(id, 9, [255; 3]));
@@ -80,11 +80,11 @@ fn who_interleaves_messages_keeps_what_the_operator_is_told() {
             hall.send(source, &[&[0xc0 | id][..], &[7; 128]].concat().repeat(20));
         }
         hall.turn(Duration::from_millis(1));
-        most = most.max(meter::held().saturating_sub(before));
+        most = most.max(meter::memory_bytes().saturating_sub(before));
     }
     assert!(most > 256 << 10 && most <= SOURCE_BYTES_MAX, "{most}");
     hall.turns(10, Duration::from_secs(30));
     // The buffer for media that is no slice of the input stays.
-    let left = meter::held().saturating_sub(before);
+    let left = meter::memory_bytes().saturating_sub(before);
     assert!(left <= BUFFER_BYTES_MAX, "{left} bytes are left");
 }

@@ -234,7 +234,7 @@ fn sources() -> Vec<(&'static str, Vec<u8>)> {
 fn who_publishes_what_costs_most_holds_what_is_counted() {
     for (name, source) in sources() {
         for piece in [100_000, 1_999] {
-            let began = meter::held();
+            let began = meter::memory_bytes();
             let mut hall = Hall::new(&["--buffer=1M", "--buffers=8M"]);
             let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n";
             let publisher = hall.connect(HOST, usize::MAX, put.as_bytes());

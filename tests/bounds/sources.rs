@@ -50,7 +50,7 @@ fn run(name: &str, source: &[u8], door: Door, hold: &str) {
     );
     hall.turn(Duration::ZERO);
     hall.leave(operator);
-    let before = (meter::allocated(), meter::held());
+    let before = (meter::allocated(), meter::memory_bytes());
     let get = b"GET /stream/s HTTP/1.1\r\nHost: h\r\n\r\n";
     let from = match door {
         Door::Put => {
@@ -105,7 +105,7 @@ fn run(name: &str, source: &[u8], door: Door, hold: &str) {
     );
     hall.leave_all();
     hall.turns(10, Duration::from_secs(30));
-    let left = meter::held().saturating_sub(before.1);
+    let left = meter::memory_bytes().saturating_sub(before.1);
     assert!(
         left <= LEFT_BYTES_MAX,
         "{name} by {door:?} with {hold}: {left} bytes are left"

@@ -14,7 +14,7 @@ const CONNECTION_BYTES_MAX: usize = (16 << 10) + (80 << 10);
 #[test]
 fn streams_that_have_ended_are_bounded_too() {
     let mut hall = Hall::new(&["--streams=4", "--buffer=1M", "--buffers=64M"]);
-    let before = meter::held();
+    let before = meter::memory_bytes();
     let body = vec![0x55; 1 << 20];
     for _ in 0..40 {
         let head = format!(
@@ -57,7 +57,7 @@ fn a_search_for_tracks_is_bounded() {
     let media = [&header[..], &tag(setup), &tag(&picture)].concat();
     hall.send(source, &media);
     hall.turns(40, Duration::from_millis(1));
-    let before = meter::held();
+    let before = meter::memory_bytes();
     meter::take_peak();
     let call = b"GET /api/list-streams HTTP/1.1\r\nHost: localhost\r\n\r\n";
     hall.connect([127, 0, 0, 1], usize::MAX, call);
@@ -91,7 +91,7 @@ fn an_hour_of_history_is_bounded() {
             }
             hall.turn(Duration::from_secs(10));
         }
-        meter::held()
+        meter::memory_bytes()
     };
     let before = run(2);
     let hour = run(400);
@@ -154,7 +154,7 @@ fn a_listener_with_titles_takes_at_most_8_bytes_more() {
         let source = hall.connect([192, 0, 2, 1], usize::MAX, head.as_bytes());
         hall.send(source, &media);
         hall.turns(4, Duration::from_secs(1));
-        let before = meter::held();
+        let before = meter::memory_bytes();
         let listen =
             format!("GET /stream/s HTTP/1.1\r\nHost: h\r\nIcy-MetaData: {asks}\r\n\r\n");
         for number in 0..LISTENERS {
@@ -167,7 +167,7 @@ fn a_listener_with_titles_takes_at_most_8_bytes_more() {
         hall.send(source, &media);
         hall.turns(8, Duration::from_secs(1));
         assert!(!hall.is_connected(station), "the title is set");
-        meter::held() - before
+        meter::memory_bytes() - before
     });
     let [without, with] = held;
     assert!(

@@ -40,7 +40,7 @@ const EVENTS_BYTES: usize = events::BYTES_MAX * 5 / 2 + events::UNITS_MAX * 32 +
 const PEER_BYTES: usize = 8 * 16 * 1024 * 1024;
 
 /// Returns the largest memory of the core in bytes, for any input.
-pub fn held_bytes_max(settings: &Settings) -> usize {
+pub fn memory_bytes_max(settings: &Settings) -> usize {
     let limits = &settings.limits;
     let udp_clients = limits.tokens.udp_clients_per_session_max;
     let head_bytes = limits.http.head_bytes_max.max(16 * 1024);
@@ -64,9 +64,9 @@ pub fn streams_bytes_max(settings: &Settings) -> usize {
     let udp_clients = limits.tokens.udp_clients_per_session_max;
     let splicer = match limits.hold_time.is_zero() {
         true => 0,
-        false => Splicer::held_bytes_max(limits.stream.buffer_bytes / 2),
+        false => Splicer::memory_bytes_max(limits.stream.buffer_bytes / 2),
     };
-    let each = limits.stream.held_beside_buffer_max()
+    let each = limits.stream.memory_beside_buffer_max()
         + GRANTED_BYTES
         + ABOUT_BYTES
         + RTP_BYTES
@@ -86,9 +86,9 @@ pub fn streams_bytes_max(settings: &Settings) -> usize {
 
 /// Returns the largest memory of all remuxed streams, beside `--buffers`.
 fn remuxed_bytes_max(limits: &Limits) -> usize {
-    let remuxer = Remuxer::held_bytes_max(limits.remuxed_unit_bytes_max());
+    let remuxer = Remuxer::memory_bytes_max(limits.remuxed_unit_bytes_max());
     let rtp = RTP_BYTES + limits.tokens.udp_clients_per_session_max * UDP_CLIENT_BYTES;
-    let each = limits.stream.held_beside_buffer_max() + GRANTED_BYTES + rtp + remuxer;
+    let each = limits.stream.memory_beside_buffer_max() + GRANTED_BYTES + rtp + remuxer;
     limits.remuxed_max() * each
 }
 
@@ -120,12 +120,12 @@ fn each_bound_allows_as_much_as_the_operator_is_told() {
         + 64 * KIB
         + TRACKS_BYTES_MAX
         + 15 * MIB;
-    assert_eq!(held_bytes_max(&settings), expected, "nothing");
+    assert_eq!(memory_bytes_max(&settings), expected, "nothing");
     let connections = CONNECTIONS_BEYOND_MAX + 10;
     // These are counted by those whose they are.
     let limits = configured(&["--buffer=1M"]).limits.stream;
-    let beside = limits.held_beside_buffer_max();
-    let splicer = Splicer::held_bytes_max(512 * KIB);
+    let beside = limits.memory_beside_buffer_max();
+    let splicer = Splicer::memory_bytes_max(512 * KIB);
     let all: [(&str, Raise, usize); 10] = [
         (
             "10 connections",
@@ -183,6 +183,6 @@ fn each_bound_allows_as_much_as_the_operator_is_told() {
         if settings.remuxes {
             expected += remuxed_bytes_max(&settings.limits);
         }
-        assert_eq!(held_bytes_max(&settings), expected, "{what}");
+        assert_eq!(memory_bytes_max(&settings), expected, "{what}");
     }
 }

@@ -23,7 +23,7 @@ mod counting;
 static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// What a door holds at most: the limits of what it drives,
-const HELD_BYTES_MAX: usize = 8 << 20;
+const MEMORY_BYTES_MAX: usize = 8 << 20;
 /// and for each byte of its input what it keeps of the results.
 const HELD_PER_BYTE: usize = 512;
 
@@ -71,6 +71,6 @@ pub fn pass(name: &str, data: &[u8]) {
     let before = counting::begin_peak();
     door.expect("every target has a door").1(data);
     let most = (counting::peak() - before) as usize;
-    let most_allowed = HELD_BYTES_MAX + HELD_PER_BYTE * data.len();
+    let most_allowed = MEMORY_BYTES_MAX + HELD_PER_BYTE * data.len();
     assert!(most <= most_allowed, "{name} held {most} bytes");
 }

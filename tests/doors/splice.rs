@@ -14,7 +14,7 @@ struct OutputLayout {
 }
 
 impl OutputLayout {
-    fn look(&mut self, out: &[u8]) {
+    fn read(&mut self, out: &[u8]) {
         let scanned = std::mem::replace(&mut self.scanned, out.len());
         let OutputLayout {
             scanner,
@@ -60,7 +60,7 @@ pub fn splice(
             }
             rest = later;
         }
-        had.look(&out);
+        had.read(&out);
         if !had.is_unknown {
             splicer.break_off(had.format, had.header.clone());
         }

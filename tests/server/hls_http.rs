@@ -47,7 +47,7 @@ fn every_container_goes_out_in_segments() {
         let list = await_segments(&server, 5);
         let mut checker = Checker::default();
         let text = server.request("GET", LIST).text();
-        checker.look(&text, 0.0, |name| {
+        checker.check(&text, 0.0, |name| {
             (!is_hint(&server, name)).then(|| fetch(&server, name).body)
         });
         for entry in &list.segments {
@@ -565,7 +565,7 @@ fn a_held_stream_goes_on_behind_a_seam() {
         let text = server
             .request("GET", &format!("{target}/index.m3u8"))
             .text();
-        checker.look(&text, 0.0, |name| {
+        checker.check(&text, 0.0, |name| {
             let target = format!("{target}/{name}");
             let is_there = server.request("HEAD", &target).status() == 200;
             is_there.then(|| server.request("GET", &target).body)
@@ -660,7 +660,7 @@ fn parts_are_there_before_their_segment_and_the_next_is_waited_for() {
     let longer = Playlist::read(&response.text());
     assert_eq!(longer.parts[&(newest + 1)][index].name, hint);
     let mut checker = Checker::default();
-    checker.look(&server.request("GET", LIST).text(), 0.0, |name| {
+    checker.check(&server.request("GET", LIST).text(), 0.0, |name| {
         (!is_hint(&server, name)).then(|| fetch(&server, name).body)
     });
     // The last of all is one, too; and nobody waits for what does not come.

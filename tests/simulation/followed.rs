@@ -133,14 +133,14 @@ impl Aside {
         let id = self.connect(relay, &requests, now)?;
         let mut lists = Vec::new();
         for _ in 0..5_000 {
-            while relay.read_pipelined(now).is_some() {}
+            while relay.do_deferred_work(now).is_some() {}
             let is_more = write(self, relay);
             lists = self
                 .written
                 .get(&id)
                 .map(|bytes| answers(bytes))
                 .unwrap_or_default();
-            if lists.len() == 3 || (!is_more && !relay.has_pipelined() && !relay.has_writes()) {
+            if lists.len() == 3 || (!is_more && !relay.has_deferred_work() && !relay.has_writes()) {
                 break;
             }
         }

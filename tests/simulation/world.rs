@@ -637,7 +637,7 @@ impl World {
             now: self.now,
         };
         self.readers.read_in_turn(&mut self.relay, &mut ends, share);
-        while self.is_compared && self.relay.read_pipelined(self.now).is_some() {
+        while self.is_compared && self.relay.do_deferred_work(self.now).is_some() {
             self.relay.check();
         }
     }
@@ -893,7 +893,7 @@ impl World {
         let (mut turns_left, mut handed) = (TURNS_TO_REST_MAX, 0);
         while turns_left > 0 {
             let is_quiet = self.readers.is_empty()
-                && !self.relay.has_pipelined()
+                && !self.relay.has_deferred_work()
                 && !self.relay.has_writes()
                 && self.clients.iter().all(Client::is_idle);
             quiet_turns = if is_quiet { quiet_turns + 1 } else { 0 };
@@ -1006,7 +1006,7 @@ impl World {
             if self.is_compared {
                 self.now = self.now + STEP;
             } else if !self.relay.has_writes()
-                && !self.relay.has_pipelined()
+                && !self.relay.has_deferred_work()
                 && self.readers.is_empty()
                 && let Some(deadline) = self.relay.next_deadline()
             {
@@ -1025,7 +1025,7 @@ impl World {
             self.relay.next_deadline(),
             self.now,
             self.relay.has_writes(),
-            self.relay.has_pipelined(),
+            self.relay.has_deferred_work(),
             self.readers
         );
     }
@@ -1094,7 +1094,7 @@ impl World {
 
 /// Requests that the server reads later are not served at once.
 fn note_who_waits(relay: &Relay, clients: &mut [Client]) {
-    if relay.has_pipelined() {
+    if relay.has_deferred_work() {
         clients.iter_mut().for_each(Client::is_kept_waiting);
     }
 }

@@ -158,7 +158,7 @@ pub struct Checker {
 
 impl Checker {
     /// Looks at a list as it is at a time, in seconds, and fetches all that must be there.
-    pub fn look(&mut self, text: &str, now: f64, mut fetch: impl FnMut(&str) -> Option<Vec<u8>>) {
+    pub fn check(&mut self, text: &str, now: f64, mut fetch: impl FnMut(&str) -> Option<Vec<u8>>) {
         let list = Playlist::read(text);
         self.check_times(&list);
         self.check_parts(&list, &mut fetch);

@@ -368,7 +368,7 @@ fn the_kept_tags_are_bounded() {
     let mut feed = |bytes: &[u8]| {
         assert_eq!(window.walk(&mut flv, bytes, 0, nothing), Ok(()));
         let tags = flv.tags.kept.iter();
-        tags.map(|tag| tag.told.capacity() + tag.next.capacity())
+        tags.map(|tag| tag.current.capacity() + tag.next.capacity())
             .sum::<usize>()
     };
     let kept = header().len() - 13;
@@ -384,7 +384,7 @@ fn the_kept_tags_are_bounded() {
 fn handed_over_long_tags_are_refused() {
     let fits = |told: usize, next: usize| {
         let mut flv = Flv::default();
-        flv.tags.kept[2].told = vec![0; told].into();
+        flv.tags.kept[2].current = vec![0; told].into();
         flv.tags.kept[0].next = vec![0; next].into();
         flv.is_valid()
     };

@@ -49,12 +49,12 @@ fn tag(size: usize) -> Vec<u8> {
 }
 
 /// Returns whether a stream begins with frames.
-fn detect(bytes: &[u8]) -> Result<Codec, Unread> {
+fn detect(bytes: &[u8]) -> Result<SoundCodec, Unread> {
     row(bytes, None, PROOF_FRAMES).map(|frame| frame.codec())
 }
 
 /// Returns the findings, which do not depend on how the bytes are cut.
-fn scan(bytes: &[u8], new: fn() -> Walk) -> (Vec<Finding>, Result<(), Unsupported>) {
+fn scan(bytes: &[u8], new: fn() -> Sound) -> (Vec<Finding>, Result<(), Unsupported>) {
     let pieces = |size: usize| {
         let (mut window, mut walk) = (Window::default(), new());
         let (mut findings, mut offset) = (Vec::new(), 0);
@@ -75,12 +75,12 @@ fn scan(bytes: &[u8], new: fn() -> Walk) -> (Vec<Finding>, Result<(), Unsupporte
     whole
 }
 
-fn mp3() -> Walk {
-    Walk::new(Format::Mp3)
+fn mp3() -> Sound {
+    Sound::new(Format::Mp3)
 }
 
-fn aac() -> Walk {
-    Walk::new(Format::Aac)
+fn aac() -> Sound {
+    Sound::new(Format::Aac)
 }
 
 fn joins(findings: &[Finding]) -> Vec<u64> {
@@ -205,12 +205,12 @@ fn three_frames_prove_the_codec() {
         if length < 2 * 417 + HEAD_BYTES {
             assert!(matches!(told, Err(Unread::Needs(needed)) if needed > length));
         } else {
-            assert_eq!(told, Ok(Codec::Mpeg));
+            assert_eq!(told, Ok(SoundCodec::Mpeg));
         }
     }
     let frames = adts_frame(700).repeat(3);
     assert_eq!(detect(&frames[..1400]), Err(Unread::Needs(1401)));
-    assert_eq!(detect(&frames), Ok(Codec::Adts));
+    assert_eq!(detect(&frames), Ok(SoundCodec::Adts));
     assert_eq!(
         detect(&[mpeg_frame(), mpeg_frame(), vec![0]].concat()),
         Err(Unsupported.into())
@@ -232,7 +232,7 @@ fn a_head_says_the_length_of_its_frame() {
     ] {
         assert_eq!(
             detect(&filled(&head, length).repeat(3)),
-            Ok(Codec::Mpeg),
+            Ok(SoundCodec::Mpeg),
             "{head:x?}"
         );
     }
@@ -345,10 +345,10 @@ fn a_head_that_is_cut_off_asks_for_the_bytes_it_needs() {
     for (bytes, at, needs) in [
         (&frame[..0], 0, 1),
         (&frame[..1], 0, 2),
-        (&frame[..2], 0, TELLING_BYTES),
+        (&frame[..2], 0, LENGTH_BYTES),
         (&frame[..3], 0, HEAD_BYTES),
         (&[0, 0, 0, 0xFF], 3, 3 + 2),
-        (&[0, 0, 0xFF, 0xFB], 2, 2 + TELLING_BYTES),
+        (&[0, 0, 0xFF, 0xFB], 2, 2 + LENGTH_BYTES),
     ] {
         let read = Frame::read(bytes, at);
         assert_eq!(read.err(), Some(Unread::Needs(needs)), "{bytes:x?} at {at}");
@@ -381,7 +381,7 @@ fn a_tag_tells_its_length() {
 /// In ticks of 90 kHz, by the samples before. Each rate counts its own.
 #[test]
 fn the_time_of_a_frame_counts_the_samples_before_it() {
-    let times = |bytes: &[u8], new: fn() -> Walk| {
+    let times = |bytes: &[u8], new: fn() -> Sound| {
         let found = scan(bytes, new)
             .0
             .into_iter()
@@ -424,8 +424,8 @@ fn frames_in_a_row_are_alike() {
             &other[..4]
         );
         let bytes = [&mpeg_frame().repeat(3)[..], &other, &mpeg_frame().repeat(4)].concat();
-        let behind = (3 * 417 + other.len()) as u64;
-        assert_eq!(joins(&scan(&bytes, mp3).0), [0, behind, behind + 3 * 417]);
+        let after = (3 * 417 + other.len()) as u64;
+        assert_eq!(joins(&scan(&bytes, mp3).0), [0, after, after + 3 * 417]);
     }
 }
 

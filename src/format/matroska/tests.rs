@@ -577,7 +577,7 @@ fn handed_over_offsets_that_lie_ahead_are_refused() {
     let mut walker = Matroska::default();
     let told = "0".repeat(1 + super::super::HEADER_BYTES_MAX);
     let header = serde_json::json!({
-        "told": { "copied": 0, "rest": told },
+        "current": { "copied": 0, "rest": told },
         "next": { "copied": 0, "rest": "" },
     });
     walker.header = serde_json::from_value(header).expect("as it is told");

@@ -163,7 +163,7 @@ fn boxes_are_returned_while_they_are_whole() {
         let told: Vec<_> = boxes(&bytes[..length]).collect();
         assert_eq!(told, all[..count], "{length} bytes");
     }
-    let told: Vec<_> = places(&bytes).map(|(_, place)| place).collect();
+    let told: Vec<_> = child_ranges(&bytes).map(|(_, place)| place).collect();
     assert_eq!(told, [8..8, 16..19, 27..28]);
     assert_eq!(child(&bytes, b"tkhd"), Some(&[1, 2, 3][..]));
     assert_eq!(child(&bytes, b"trak"), None);
@@ -188,16 +188,12 @@ fn numbers_are_read_at_their_position() {
         assert_eq!(number(&bytes, at), None, "at {at}");
     }
     let header: Vec<u8> = (0..24).collect();
-    assert_eq!(number_behind_times(&header), Some(0x0c0d_0e0f));
+    assert_eq!(number_after_times(&header), Some(0x0c0d_0e0f));
     for (version, told) in [(0, 0x0c0d_0e0f), (1, 0x1415_1617), (2, 0x0c0d_0e0f)] {
         let header = [&[version], &header[1..]].concat();
-        assert_eq!(
-            number_behind_times(&header),
-            Some(told),
-            "version {version}"
-        );
+        assert_eq!(number_after_times(&header), Some(told), "version {version}");
     }
-    assert_eq!(number_behind_times(&[]), None);
+    assert_eq!(number_after_times(&[]), None);
 }
 
 #[cfg(any(feature = "hold", feature = "remux"))]
@@ -537,14 +533,14 @@ fn long_boxes_and_boxes_out_of_order_are_given_up() {
     let large =
         |kind: &[u8; 4], length: u64| [&words(&[1]), &kind[..], &length.to_be_bytes()].concat();
     let in_front = |bytes: Vec<u8>| scan(&bytes).1;
-    let behind = |bytes: Vec<u8>| scan(&[header(), bytes].concat()).1;
+    let after = |bytes: Vec<u8>| scan(&[header(), bytes].concat()).1;
     let most = 256 * 1024;
     // A fragment, and a whole header.
     let padded = |length: usize| moof(&[mp4_box(b"free", &vec![0; length - 32])]);
-    assert_eq!(behind(padded(most)), Ok(()));
-    assert_eq!(behind(padded(most + 1)), Err(Unsupported));
-    assert_eq!(behind(large(b"moof", most as u64)), Ok(()));
-    assert_eq!(behind(large(b"moof", most as u64 + 1)), Err(Unsupported));
+    assert_eq!(after(padded(most)), Ok(()));
+    assert_eq!(after(padded(most + 1)), Err(Unsupported));
+    assert_eq!(after(large(b"moof", most as u64)), Ok(()));
+    assert_eq!(after(large(b"moof", most as u64 + 1)), Err(Unsupported));
     let free = |length: usize| mp4_box(b"free", &vec![0; length - 8]);
     let whole = |length: usize| [free(length - header().len()), header()].concat();
     assert_eq!(in_front(whole(most)), Ok(()));
@@ -554,14 +550,11 @@ fn long_boxes_and_boxes_out_of_order_are_given_up() {
         in_front([mp4_box(b"ftyp", b"isom"), mp4_box(b"mdat", &[])].concat()),
         Err(Unsupported)
     );
-    assert_eq!(behind(mp4_box(b"mdat", &[])), Ok(()));
+    assert_eq!(after(mp4_box(b"mdat", &[])), Ok(()));
     let from = header().len() as u64;
-    assert_eq!(behind(large(b"mdat", u64::MAX - from)), Ok(()));
-    assert_eq!(
-        behind(large(b"mdat", u64::MAX - from + 1)),
-        Err(Unsupported)
-    );
-    assert_eq!(behind(words(&[0, 0, 0])), Err(Unsupported));
+    assert_eq!(after(large(b"mdat", u64::MAX - from)), Ok(()));
+    assert_eq!(after(large(b"mdat", u64::MAX - from + 1)), Err(Unsupported));
+    assert_eq!(after(words(&[0, 0, 0])), Err(Unsupported));
     // A head of sixteen bytes does not change the content.
     let content = moof(&[traf(&[0, VIDEO], Some(3_000), &[4, 1, SYNC])]).split_off(8);
     let long = [large(b"moof", content.len() as u64 + 16), content].concat();
@@ -585,7 +578,7 @@ fn handed_over_offsets_that_lie_ahead_are_refused() {
     }
     let (mut mp4, long) = (Mp4::default(), vec![0; 1 + super::super::HEADER_BYTES_MAX]);
     mp4.header = serde_json::from_value(serde_json::json!({
-        "told": { "copied": 0, "rest": String::from_utf8(long).expect("zeros") },
+        "current": { "copied": 0, "rest": String::from_utf8(long).expect("zeros") },
         "next": { "copied": 0, "rest": "" },
     }))
     .expect("as it is told");

@@ -17,10 +17,10 @@ pub struct Aligner {
     /// Bytes that are not a packet yet: less than one packet while in step, otherwise less than
     /// proves a shape.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
-    held: Vec<u8>,
+    pending: Vec<u8>,
     /// Shape of the packets, once it is known. It never changes within a stream.
     pub shape: Option<Shape>,
-    /// Whether `held` begins with a packet.
+    /// Whether `pending` begins with a packet.
     in_step: bool,
     /// Work of searches since [`Aligner::take_work`].
     #[cfg_attr(feature = "handover", serde(skip))]
@@ -95,9 +95,9 @@ impl Aligner {
     /// first byte in the input. A negative position lies in an earlier input.
     pub fn feed(&mut self, bytes: &[u8], mut packet: impl FnMut(i64, Packet<'_>)) {
         let mut rest = bytes;
-        // Position of `held`, or of `rest` if that is empty, counted from the first byte of
+        // Position of `pending`, or of `rest` if that is empty, counted from the first byte of
         // `bytes`.
-        let mut at = -(self.held.len() as i64);
+        let mut at = -(self.pending.len() as i64);
         loop {
             let Some(shape) = self.shape.filter(|_| self.in_step) else {
                 at += self.search(&mut rest) as i64;
@@ -106,18 +106,18 @@ impl Aligner {
                 }
                 continue;
             };
-            if !self.held.is_empty() {
-                let missing = shape.length.saturating_sub(self.held.len());
+            if !self.pending.is_empty() {
+                let missing = shape.length.saturating_sub(self.pending.len());
                 self.hold(missing, &mut rest);
             }
-            let seen = if self.held.is_empty() {
+            let seen = if self.pending.is_empty() {
                 rest
             } else {
-                &self.held
+                &self.pending
             };
             let Some(whole) = seen.get(..shape.length) else {
-                if self.held.is_empty() {
-                    self.held.extend_from_slice(rest);
+                if self.pending.is_empty() {
+                    self.pending.extend_from_slice(rest);
                 }
                 return;
             };
@@ -127,27 +127,28 @@ impl Aligner {
             };
             packet(at, view);
             at += shape.length as i64;
-            if self.held.is_empty() {
+            if self.pending.is_empty() {
                 rest = &rest[shape.length..];
             } else {
-                self.held.drain(..shape.length);
+                self.pending.drain(..shape.length);
             }
         }
     }
 
-    /// Drops bytes until the held ones begin with packets, or the input ends. Returns how many.
+    /// Drops bytes until the pending ones begin with packets, or the input ends. Returns how many.
     fn search(&mut self, rest: &mut &[u8]) -> usize {
         // Bytes before `begin` are dropped many at a time, since each time the other bytes move.
         let (mut begin, mut dropped) = (0, 0);
         loop {
             let known = self.shape;
             let shapes = known.as_ref().map_or(&Shape::ALL[..], std::slice::from_ref);
-            let may_begin = |at: &usize| shapes.iter().any(|shape| shape.fits(&self.held[*at..]));
-            let found = (begin..self.held.len()).find(may_begin);
-            begin = found.unwrap_or(self.held.len());
+            let may_begin =
+                |at: &usize| shapes.iter().any(|shape| shape.fits(&self.pending[*at..]));
+            let found = (begin..self.pending.len()).find(may_begin);
+            begin = found.unwrap_or(self.pending.len());
             // The shape with the shorter proof comes first, so that the verdict falls at the same
             // byte however the bytes are cut.
-            let seen = &self.held[begin..];
+            let seen = &self.pending[begin..];
             let fitting = shapes.iter().filter(|shape| shape.fits(seen));
             let Some(&shape) = fitting.min_by_key(|shape| shape.proof_bytes()) else {
                 continue;
@@ -155,7 +156,7 @@ impl Aligner {
             let missing = shape.proof_bytes().saturating_sub(seen.len());
             let is_over = missing == 0 || rest.is_empty();
             if is_over || begin >= PROOF_BYTES_MAX {
-                self.held.drain(..begin);
+                self.pending.drain(..begin);
                 dropped += begin;
                 begin = 0;
             }
@@ -176,15 +177,15 @@ impl Aligner {
     }
 
     fn hold(&mut self, missing: usize, rest: &mut &[u8]) {
-        let (taken, behind) = rest.split_at(missing.min(rest.len()));
-        self.held.extend_from_slice(taken);
-        *rest = behind;
+        let (taken, after) = rest.split_at(missing.min(rest.len()));
+        self.pending.extend_from_slice(taken);
+        *rest = after;
     }
 
     /// Returns whether a handed-over state is possible.
     #[cfg(feature = "handover")]
     pub fn is_valid(&self) -> bool {
-        self.held.len() <= PROOF_BYTES_MAX
+        self.pending.len() <= PROOF_BYTES_MAX
             && self
                 .shape
                 .map_or(!self.in_step, |shape| Shape::ALL.contains(&shape))
@@ -278,10 +279,10 @@ mod tests {
             let mut told = Vec::new();
             aligner.feed(&first[..proof - 1], |at, _| told.push(at));
             assert_eq!((told.len(), aligner.shape), (0, None));
-            let held = aligner.held.capacity();
+            let pending = aligner.pending.capacity();
             aligner.feed(&first[proof - 1..], |at, _| told.push(at));
             assert_eq!((told[0], aligner.shape), (1 - proof as i64, Some(shape)));
-            assert!((proof - 1..=2 * PROOF_BYTES_MAX).contains(&held));
+            assert!((proof - 1..=2 * PROOF_BYTES_MAX).contains(&pending));
         }
     }
 
@@ -313,8 +314,8 @@ mod tests {
             let mut in_step = 0;
             for bytes in stream.chunks(piece) {
                 aligner.feed(bytes, |_, packet| in_step += packet.whole.len());
-                assert!(aligner.held.len() <= PROOF_BYTES_MAX);
-                assert!(aligner.held.capacity() <= 4 * PROOF_BYTES_MAX);
+                assert!(aligner.pending.len() <= PROOF_BYTES_MAX);
+                assert!(aligner.pending.capacity() <= 4 * PROOF_BYTES_MAX);
             }
             let searched = aligner.take_work() / OUT_OF_STEP_WORK;
             let expected = stream.len() - in_step;
@@ -330,10 +331,10 @@ mod tests {
     #[cfg(feature = "handover")]
     #[test]
     fn a_handed_over_aligner_that_cannot_be_is_refused() {
-        let fits = |held: usize, shape, in_step| {
-            let held = vec![0; held];
+        let fits = |pending: usize, shape, in_step| {
+            let pending = vec![0; pending];
             Aligner {
-                held,
+                pending,
                 shape,
                 in_step,
                 work: 0,
@@ -352,18 +353,18 @@ mod tests {
 
     #[test]
     fn packets_of_receivers_and_recorders_keep_their_extra_bytes() {
-        for (before, behind) in [(4, 0), (0, 16)] {
+        for (before, after) in [(4, 0), (0, 16)] {
             let mut stream = vec![SYNC_BYTE, 3, 1];
             for number in 0..9 {
                 stream.extend([[0x80, 0, 0, number][..before].to_vec()].concat());
                 stream.extend(packet(number));
-                stream.extend(vec![0xee; behind]);
+                stream.extend(vec![0xee; after]);
                 if number == 4 {
                     stream.extend([9; 50]);
                 }
             }
             let whole = align(&stream, stream.len());
-            let length = (before + 188 + behind) as i64;
+            let length = (before + 188 + after) as i64;
             let place = |number: u8| 3 + i64::from(number) * length + i64::from(number > 4) * 50;
             let expected: Vec<_> = (0..9).map(|number| (place(number), number)).collect();
             assert_eq!(whole, expected);

@@ -31,7 +31,7 @@ use crate::time::MediaTime;
 use open::OpenPes;
 #[cfg(feature = "remux")]
 pub(crate) use picture::may_begin;
-use picture::{Codec, Search};
+use picture::{PictureCodec, Search};
 use sets::Sets;
 
 /// Scanner of MPEG-TS.
@@ -54,9 +54,9 @@ pub struct MpegTs {
     /// Packets of the parameter sets in the header. They are empty before the first key picture
     /// that lacks its own sets.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
-    told_sets: Vec<u8>,
+    header_sets: Vec<u8>,
     /// Bytes before each packet's sync byte, and the length of a packet with these bytes.
-    told_shape: (usize, usize),
+    header_shape: (usize, usize),
     /// Continuity counter of the video's last packet.
     counter: u8,
     /// Work since [`MpegTs::take_work`].
@@ -118,8 +118,8 @@ impl MpegTs {
             broken = broken || self.packet(at, packet, findings).is_err();
         });
         self.aligner = aligner;
-        let behind = offset + bytes.len() as u64;
-        broken |= behind.saturating_sub(self.in_step_until) > 2 * OUT_OF_STEP_BYTES_MAX;
+        let after = offset + bytes.len() as u64;
+        broken |= after.saturating_sub(self.in_step_until) > 2 * OUT_OF_STEP_BYTES_MAX;
         if broken { Err(Unsupported) } else { Ok(()) }
     }
 
@@ -162,7 +162,7 @@ impl MpegTs {
         if is_video && !packet.unit_starts() && self.search.is_none() {
             return Ok(());
         }
-        self.look_whether_it_splits(at, packet);
+        self.check_split(at, packet);
         let join = self.join(at, packet);
         if packet.unit_starts()
             && (join.is_some() || is_video)
@@ -174,8 +174,8 @@ impl MpegTs {
             self.is_scrambled = packet.is_scrambled();
             if self.lacks_sets() {
                 let pid = packet.pid();
-                self.told_sets = self.sets.packets(pid, packet.around());
-                self.told_shape = (packet.around().0.len(), packet.whole.len());
+                self.header_sets = self.sets.packets(pid, packet.around());
+                self.header_shape = (packet.around().0.len(), packet.whole.len());
                 findings(Finding::Header, self.header());
                 self.last_unit = None;
             }
@@ -209,14 +209,14 @@ impl MpegTs {
         self.open = OpenPes::default();
         if self.tables.streams.video != video {
             self.video = Arrival::default();
-            (self.sets, self.told_sets) = (Sets::default(), Vec::new());
+            (self.sets, self.header_sets) = (Sets::default(), Vec::new());
         }
         Ok(())
     }
 
     /// Returns whether the header needs other parameter sets for the newest key picture.
     fn lacks_sets(&self) -> bool {
-        match self.told_sets.is_empty() {
+        match self.header_sets.is_empty() {
             true => !self.sets.are_brought(),
             false => self.sets.has_changed,
         }
@@ -224,7 +224,7 @@ impl MpegTs {
 
     fn start(&self, at: u64, counter: u8) -> Start {
         Start {
-            counter: (!self.told_sets.is_empty()).then_some(counter),
+            counter: (!self.header_sets.is_empty()).then_some(counter),
             ..Start::at(at)
         }
     }
@@ -235,7 +235,7 @@ impl MpegTs {
     }
 
     /// Notes whether another PES packet is open where a packet begins that may be a join.
-    fn look_whether_it_splits(&mut self, at: u64, packet: Packet<'_>) {
+    fn check_split(&mut self, at: u64, packet: Packet<'_>) {
         let is_video = self.is_video(packet.pid());
         let may_decide = is_video || self.video != Arrival::Come;
         if may_decide && packet.unit_starts() && self.open.is_any_but(packet.pid()) {
@@ -267,7 +267,12 @@ impl MpegTs {
         is_spaced(self.last_join, at, SOUND_SPACING).then_some((at, 0))
     }
 
-    fn video_join(&mut self, at: u64, packet: Packet<'_>, codec: Codec) -> Option<(u64, u8)> {
+    fn video_join(
+        &mut self,
+        at: u64,
+        packet: Packet<'_>,
+        codec: PictureCodec,
+    ) -> Option<(u64, u8)> {
         let sets = &mut self.sets;
         if packet.unit_starts() {
             self.video = Arrival::Come;
@@ -276,7 +281,7 @@ impl MpegTs {
             self.has_indicator |= has_flag;
             // The previous PES packet had no picture. Its mark belongs to this one.
             let was_marked = self.search.take().is_some_and(|search| search.is_marked);
-            if is_readable && (codec != Codec::Other || !self.has_indicator) {
+            if is_readable && (codec != PictureCodec::Other || !self.has_indicator) {
                 self.work += SEARCH_WORK * packet.payload().len();
                 let is_marked = has_flag || was_marked;
                 self.search = Some(Search::begin(
@@ -315,8 +320,8 @@ impl MpegTs {
 
     /// Returns the packets of the parameter sets for a start with this counter.
     fn numbered_sets(&self, counter: Option<u8>) -> Option<Vec<u8>> {
-        let mut packets = self.told_sets.clone();
-        sets::number(&mut packets, self.told_shape, counter?);
+        let mut packets = self.header_sets.clone();
+        sets::number(&mut packets, self.header_shape, counter?);
         Some(packets)
     }
 
@@ -327,7 +332,7 @@ impl MpegTs {
         self.aligner.is_valid()
             && search.all(|search| search.is_valid(offset))
             && self.sets.is_valid()
-            && self.told_sets.len() <= sets::PACKETS_BYTES_MAX
+            && self.header_sets.len() <= sets::PACKETS_BYTES_MAX
             && self.tables.is_valid()
     }
 }

@@ -11,24 +11,24 @@ use super::streams::Streams;
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct OpenPes {
     /// PID of each open PES packet, and how many bytes of it are to come: 0 for a free place.
-    places: [(u16, u32); PLACES],
+    packets: [(u16, u32); PACKETS_MAX],
 }
 
 /// Maximal number of PES packets that are tracked. Others count as whole.
-const PLACES: usize = 8;
+const PACKETS_MAX: usize = 8;
 /// Bytes of a PES packet that its length does not count (ISO/IEC 13818-1 section 2.4.3.6).
 const HEAD_BYTES: u32 = 6;
 
 impl OpenPes {
     /// Takes a packet that does not belong to video.
     pub fn take(&mut self, packet: Packet<'_>, streams: &Streams) {
-        if !packet.unit_starts() && self.places.iter().all(|(_, left)| *left == 0) {
+        if !packet.unit_starts() && self.packets.iter().all(|(_, left)| *left == 0) {
             return;
         }
         let (pid, payload) = (packet.pid(), packet.payload());
         let is_its = |(other, left): &(u16, u32)| *left > 0 && *other == pid;
-        let known = self.places.iter().position(is_its);
-        let before = known.map_or(0, |index| self.places[index].1);
+        let known = self.packets.iter().position(is_its);
+        let before = known.map_or(0, |index| self.packets[index].1);
         let before = match packet.unit_starts() {
             true => whole_bytes(payload),
             false => before,
@@ -37,17 +37,17 @@ impl OpenPes {
         if known.is_none() && (left == 0 || !streams.is_beside_video(pid)) {
             return;
         }
-        let free = || self.places.iter().position(|(_, left)| *left == 0);
+        let free = || self.packets.iter().position(|(_, left)| *left == 0);
         let Some(index) = known.or_else(free) else {
             return;
         };
-        self.places[index] = (pid, left);
+        self.packets[index] = (pid, left);
     }
 
     /// Returns whether a PES packet of another PID is open.
     pub fn is_any_but(&self, pid: u16) -> bool {
-        let mut places = self.places.iter();
-        places.any(|(other, left)| *left > 0 && *other != pid)
+        let mut packets = self.packets.iter();
+        packets.any(|(other, left)| *left > 0 && *other != pid)
     }
 }
 
@@ -97,17 +97,17 @@ mod tests {
     }
 
     /// Returns the PIDs that are open after each packet.
-    fn open_behind(packets: &[[u8; 188]]) -> Vec<Vec<u16>> {
+    fn open_after_each(packets: &[[u8; 188]]) -> Vec<Vec<u16>> {
         let mut open = OpenPes::default();
         let pids: Vec<u16> = (0x101..=0x10a).chain([0x200]).collect();
-        let mut behind = Vec::new();
+        let mut after = Vec::new();
         for bytes in packets {
             open.take(Packet::within(bytes, 0).expect("a packet"), &streams());
             let others = |pid: u16| open.is_any_but(pid);
             let of_all = others(0x1fff);
             // A PID is open if it is the only one, or if leaving out another one changes nothing.
             let is_open = |pid: &&u16| {
-                open.places
+                open.packets
                     .iter()
                     .any(|(other, left)| other == *pid && *left > 0)
             };
@@ -117,9 +117,9 @@ mod tests {
                 let expected = these.iter().any(|open| open != pid);
                 assert_eq!(others(*pid), expected, "beside {pid:#x}: {these:x?}");
             }
-            behind.push(these);
+            after.push(these);
         }
-        behind
+        after
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
             ),
             (vec![rest(a), rest(a)], vec![vec![], vec![]]),
         ] {
-            assert_eq!(open_behind(&packets), open);
+            assert_eq!(open_after_each(&packets), open);
         }
         // In a place that is free again.
         let again = [
@@ -186,7 +186,7 @@ mod tests {
             rest(b),
         ];
         assert_eq!(
-            open_behind(&again),
+            open_after_each(&again),
             [vec![a], vec![a, b], vec![b], vec![a, b], vec![a]]
         );
     }
@@ -195,9 +195,9 @@ mod tests {
     fn pes_packets_beyond_the_last_place_count_as_whole() {
         let mut packets: Vec<_> = (0x101..=0x109).map(|pid| begin(pid, 300)).collect();
         packets.extend((0x101..=0x109).map(|pid| packet(pid, None)));
-        let behind = open_behind(&packets);
-        assert_eq!(behind[7], (0x101..=0x108).collect::<Vec<_>>());
-        assert_eq!(behind[8], behind[7]);
-        assert!(behind[16].is_empty() && behind[17].is_empty());
+        let after = open_after_each(&packets);
+        assert_eq!(after[7], (0x101..=0x108).collect::<Vec<_>>());
+        assert_eq!(after[8], after[7]);
+        assert!(after[16].is_empty() && after[17].is_empty());
     }
 }

@@ -9,7 +9,7 @@ use super::sets::Sets;
 /// Video codecs, as far as they differ in where decoding can begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) enum Codec {
+pub(super) enum PictureCodec {
     Mpeg12,
     H264,
     Hevc,
@@ -17,14 +17,14 @@ pub(super) enum Codec {
     Other,
 }
 
-impl Codec {
+impl PictureCodec {
     /// Returns the codec of a stream type. `None` if it is not video.
-    pub fn of_stream_type(kind: u8) -> Option<Codec> {
+    pub fn of_stream_type(kind: u8) -> Option<PictureCodec> {
         match kind {
-            0x01 | 0x02 => Some(Codec::Mpeg12),
-            0x1b => Some(Codec::H264),
-            0x24 => Some(Codec::Hevc),
-            0x10 | 0x20 | 0x21 | 0x33 | 0x42 | 0xd1 | 0xd2 | 0xea => Some(Codec::Other),
+            0x01 | 0x02 => Some(PictureCodec::Mpeg12),
+            0x1b => Some(PictureCodec::H264),
+            0x24 => Some(PictureCodec::Hevc),
+            0x10 | 0x20 | 0x21 | 0x33 | 0x42 | 0xd1 | 0xd2 | 0xea => Some(PictureCodec::Other),
             _ => None,
         }
     }
@@ -32,77 +32,77 @@ impl Codec {
     /// Returns how many bytes show what a unit is. `first` is its first byte.
     fn deciding_bytes(self, first: u8) -> usize {
         match self {
-            Codec::Mpeg12 if first == PICTURE => 3,
-            Codec::Mpeg12 if first == EXTENSION => 2,
-            Codec::H264 if matches!(first & 0x1f, 1 | 2 | 6) => 2,
-            Codec::Hevc if first >> 1 & 0x3f == 39 => 3,
+            PictureCodec::Mpeg12 if first == PICTURE => 3,
+            PictureCodec::Mpeg12 if first == EXTENSION => 2,
+            PictureCodec::H264 if matches!(first & 0x1f, 1 | 2 | 6) => 2,
+            PictureCodec::Hevc if first >> 1 & 0x3f == 39 => 3,
             _ => 1,
         }
     }
 
     /// Returns what the first bytes of a NAL unit show about the picture.
-    fn look(self, unit: &[u8], may_be_rest: bool) -> Look {
+    fn unit_kind(self, unit: &[u8], may_continue: bool) -> UnitKind {
         let first = unit.first().copied().unwrap_or(0);
         match self {
-            Codec::Mpeg12 => match unit {
-                [SEQUENCE, ..] => Look::SequenceHeader,
-                [EXTENSION, second, ..] if matches!(second >> 4, 1 | 2) => Look::Set,
-                [GROUP, ..] => Look::Group,
-                [PICTURE, _, third, ..] if third >> 3 & 7 == INTRA => Look::Intra,
-                [PICTURE, ..] => Look::Other,
+            PictureCodec::Mpeg12 => match unit {
+                [SEQUENCE, ..] => UnitKind::SequenceHeader,
+                [EXTENSION, second, ..] if matches!(second >> 4, 1 | 2) => UnitKind::Set,
+                [GROUP, ..] => UnitKind::Group,
+                [PICTURE, _, third, ..] if third >> 3 & 7 == INTRA => UnitKind::Intra,
+                [PICTURE, ..] => UnitKind::Other,
                 // Slices
-                [0x01..=0xaf, ..] if !may_be_rest => Look::Other,
-                _ => Look::Nothing,
+                [0x01..=0xaf, ..] if !may_continue => UnitKind::Other,
+                _ => UnitKind::Nothing,
             },
-            Codec::H264 | Codec::Hevc => {
-                let is_hevc = self == Codec::Hevc;
+            PictureCodec::H264 | PictureCodec::Hevc => {
+                let is_hevc = self == PictureCodec::Hevc;
                 let kind = if is_hevc {
                     first >> 1 & 0x3f
                 } else {
                     first & 0x1f
                 };
                 match (is_hevc, kind) {
-                    (false, 5) | (true, 16..=21) => Look::Key,
-                    (false, 7) | (true, 32 | 33) => Look::Sequence,
-                    (false, 8) | (true, 34) => Look::Set,
-                    (false, 9) | (true, 35) => Look::Begin,
-                    (false, 6) | (true, 39) if may_begin(is_hevc, unit) => Look::Recovery,
-                    (false, 1..=4) | (true, 0..=15) if may_be_rest => Look::Nothing,
+                    (false, 5) | (true, 16..=21) => UnitKind::Key,
+                    (false, 7) | (true, 32 | 33) => UnitKind::Sequence,
+                    (false, 8) | (true, 34) => UnitKind::Set,
+                    (false, 9) | (true, 35) => UnitKind::Begin,
+                    (false, 6) | (true, 39) if may_begin(is_hevc, unit) => UnitKind::Recovery,
+                    (false, 1..=4) | (true, 0..=15) if may_continue => UnitKind::Nothing,
                     // Not the first slice of its picture: it does not begin with macroblock 0. The
                     // picture began in the previous PES packet.
                     (false, 1 | 2) if unit.get(1).is_some_and(|byte| byte & 0x80 == 0) => {
-                        Look::Nothing
+                        UnitKind::Nothing
                     }
-                    (false, 1..=4) | (true, 0..=15) if may_begin(is_hevc, unit) => Look::Intra,
-                    (false, 1..=4) | (true, 0..=15) => Look::Other,
-                    _ => Look::Nothing,
+                    (false, 1..=4) | (true, 0..=15) if may_begin(is_hevc, unit) => UnitKind::Intra,
+                    (false, 1..=4) | (true, 0..=15) => UnitKind::Other,
+                    _ => UnitKind::Nothing,
                 }
             }
-            Codec::Other => Look::Other,
+            PictureCodec::Other => UnitKind::Other,
         }
     }
 
     /// Returns the type and the number of a parameter set. `None` for other NAL units.
     pub fn set_name(self, nal: &[u8]) -> Option<(u8, u32)> {
         let first = *nal.first()?;
-        let kind = if self == Codec::Hevc {
+        let kind = if self == PictureCodec::Hevc {
             first >> 1 & 0x3f
         } else {
             first & 0x1f
         };
         // Kind 19 is the header of a sequence, and kind 21 its extensions.
         let number = match (self, kind) {
-            (Codec::Mpeg12, _) => match (first, nal.get(1)? >> 4) {
+            (PictureCodec::Mpeg12, _) => match (first, nal.get(1)? >> 4) {
                 (SEQUENCE, _) => 0,
                 (EXTENSION, number @ (1 | 2)) => number.into(),
                 _ => return None,
             },
-            (Codec::H264, 7) => golomb(nal.get(4..)?)?,
-            (Codec::H264, 8) => golomb(nal.get(1..)?)?,
-            (Codec::Hevc, 32) => u32::from(nal.get(2)? >> 4),
+            (PictureCodec::H264, 7) => golomb(nal.get(4..)?)?,
+            (PictureCodec::H264, 8) => golomb(nal.get(1..)?)?,
+            (PictureCodec::Hevc, 32) => u32::from(nal.get(2)? >> 4),
             // Its number comes after much that is hard to read. There is hardly ever more than one.
-            (Codec::Hevc, 33) => 0,
-            (Codec::Hevc, 34) => golomb(nal.get(2..)?)?,
+            (PictureCodec::Hevc, 33) => 0,
+            (PictureCodec::Hevc, 34) => golomb(nal.get(2..)?)?,
             _ => return None,
         };
         Some((kind, number))
@@ -146,12 +146,12 @@ fn golomb(bytes: &[u8]) -> Option<u32> {
     (zeros <= 8).then(|| (bits >> (31 - 2 * zeros)) - 1)
 }
 
-/// Value of [`Search::told`] for a unit of which no more must be seen.
-const TOLD: u8 = 3;
+/// Value of [`Search::unit_bytes`] for a unit of which no more must be seen.
+const KIND_KNOWN: u8 = 3;
 
 /// What a NAL unit shows about a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
+enum UnitKind {
     /// The picture can be decoded by itself.
     Key,
     /// A parameter set that marks the picture.
@@ -181,7 +181,7 @@ enum Look {
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Search {
-    codec: Codec,
+    codec: PictureCodec,
     /// Offset of the PES packet.
     begin: u64,
     /// Continuity counter of its first packet.
@@ -189,15 +189,15 @@ pub(super) struct Search {
     /// Newest bytes. The newest is the lowest.
     last: u32,
     /// Whether the next slice may belong to the picture before.
-    may_be_rest: bool,
+    may_continue: bool,
     /// Whether the encoder says that decoding can begin with the picture.
     pub is_marked: bool,
     /// Whether a recovery point has come.
     may_begin: bool,
     /// First bytes of the current unit.
     unit: [u8; 3],
-    /// Number of those bytes. [`TOLD`] once they have shown what the unit is.
-    told: u8,
+    /// Number of those bytes. [`KIND_KNOWN`] once they have shown what the unit is.
+    unit_bytes: u8,
     /// The verdict, once it is clear.
     is_join: Option<bool>,
 }
@@ -206,7 +206,7 @@ impl Search {
     /// Begins a search with the first packet's payload, offset and counter. The picture is marked
     /// if the packet has the flag, or if the PES packet before had a mark and no picture.
     pub fn begin(
-        codec: Codec,
+        codec: PictureCodec,
         begin: u64,
         counter: u8,
         pes: &[u8],
@@ -214,7 +214,7 @@ impl Search {
         sets: &mut Sets,
     ) -> Search {
         let coded = elementary(pes);
-        let may_be_rest = !coded.is_some_and(|coded| {
+        let may_continue = !coded.is_some_and(|coded| {
             let zeros = coded.iter().take_while(|byte| **byte == 0).count();
             zeros >= 2 && coded.get(zeros) == Some(&1)
         });
@@ -223,11 +223,11 @@ impl Search {
             begin,
             counter,
             last: u32::MAX,
-            may_be_rest,
+            may_continue,
             is_marked,
             may_begin: false,
             unit: [0; 3],
-            told: TOLD,
+            unit_bytes: KIND_KNOWN,
             // Without a head it says nothing.
             is_join: coded.is_none().then_some(is_marked),
         };
@@ -246,35 +246,35 @@ impl Search {
             self.last = self.last << 8 | u32::from(*byte);
             if self.last & 0xff_ffff == 1 {
                 sets.end(|nal| self.codec.set_name(nal), 3);
-                self.told = 0;
-            } else if let Some(place) = self.unit.get_mut(usize::from(self.told)) {
+                self.unit_bytes = 0;
+            } else if let Some(place) = self.unit.get_mut(usize::from(self.unit_bytes)) {
                 *place = *byte;
-                self.told += 1;
+                self.unit_bytes += 1;
                 let unit = self.unit;
-                let unit = &unit[..usize::from(self.told)];
+                let unit = &unit[..usize::from(self.unit_bytes)];
                 if unit.len() == self.codec.deciding_bytes(unit[0]) {
-                    self.told = TOLD;
-                    self.note(self.codec.look(unit, self.may_be_rest), unit, sets);
+                    self.unit_bytes = KIND_KNOWN;
+                    self.note(self.codec.unit_kind(unit, self.may_continue), unit, sets);
                 }
             }
         }
     }
 
-    fn note(&mut self, look: Look, unit: &[u8], sets: &mut Sets) {
-        match look {
-            Look::Key => self.is_join = Some(true),
-            Look::Intra => self.is_join = Some(self.is_marked),
-            Look::Other => self.is_join = Some(self.is_marked && self.may_begin),
-            Look::Recovery => self.may_begin = true,
-            Look::Begin => self.may_be_rest = false,
-            Look::Group => (self.may_be_rest, self.is_marked) = (false, true),
-            Look::Sequence | Look::SequenceHeader | Look::Set => {
-                self.may_be_rest = false;
-                self.is_marked |= look != Look::Set;
-                self.may_begin |= look == Look::SequenceHeader;
+    fn note(&mut self, kind: UnitKind, unit: &[u8], sets: &mut Sets) {
+        match kind {
+            UnitKind::Key => self.is_join = Some(true),
+            UnitKind::Intra => self.is_join = Some(self.is_marked),
+            UnitKind::Other => self.is_join = Some(self.is_marked && self.may_begin),
+            UnitKind::Recovery => self.may_begin = true,
+            UnitKind::Begin => self.may_continue = false,
+            UnitKind::Group => (self.may_continue, self.is_marked) = (false, true),
+            UnitKind::Sequence | UnitKind::SequenceHeader | UnitKind::Set => {
+                self.may_continue = false;
+                self.is_marked |= kind != UnitKind::Set;
+                self.may_begin |= kind == UnitKind::SequenceHeader;
                 sets.begin(unit);
             }
-            Look::Nothing => {}
+            UnitKind::Nothing => {}
         }
     }
 
@@ -308,7 +308,7 @@ mod tests {
 
     const PES: [u8; 9] = [0, 0, 1, 0xe0, 0, 0, 0x80, 0, 0];
 
-    fn begin(codec: Codec, pes: &[u8], is_marked: bool) -> (Search, Sets) {
+    fn begin(codec: PictureCodec, pes: &[u8], is_marked: bool) -> (Search, Sets) {
         let mut sets = Sets::default();
         let search = Search::begin(codec, 7, 3, pes, is_marked, &mut sets);
         (search, sets)
@@ -316,7 +316,7 @@ mod tests {
 
     /// Returns whether decoding can begin with a picture whose PES packet has these bytes after its
     /// head.
-    fn is_join(codec: Codec, coded: &[u8], is_marked: bool) -> Option<bool> {
+    fn is_join(codec: PictureCodec, coded: &[u8], is_marked: bool) -> Option<bool> {
         let (whole, _) = begin(codec, &[&PES, coded].concat(), is_marked);
         // Further packets give the same result.
         for cut in 0..=coded.len() {
@@ -349,10 +349,10 @@ mod tests {
                 _ => None,
             };
             for (codec, first, rest) in [
-                (Codec::Mpeg12, mpeg, None),
-                (Codec::H264, h264, h264.filter(|is_join| *is_join)),
-                (Codec::Hevc, hevc, hevc.filter(|is_join| *is_join)),
-                (Codec::Other, Some(false), Some(false)),
+                (PictureCodec::Mpeg12, mpeg, None),
+                (PictureCodec::H264, h264, h264.filter(|is_join| *is_join)),
+                (PictureCodec::Hevc, hevc, hevc.filter(|is_join| *is_join)),
+                (PictureCodec::Other, Some(false), Some(false)),
             ] {
                 let is_join =
                     |coded: &[u8]| is_join(codec, &[coded, &[unit, 0xe0]].concat(), false);
@@ -390,28 +390,38 @@ mod tests {
         let coding: &[u8] = &[0xb5, 0x8f, 0xff];
         let (mpeg_i, mpeg_p): (&[u8], &[u8]) = (&[0, 0, 0x0f], &[0, 0, 0x57]);
         for (codec, units, plain, flagged) in [
-            (Codec::H264, vec![&intra[..]], false, true),
-            (Codec::H264, vec![&all_intra], false, true),
-            (Codec::H264, vec![&all_p], false, false),
-            (Codec::H264, vec![&all_b], false, false),
-            (Codec::H264, vec![SPS, PPS, &all_p], false, false),
-            (Codec::H264, vec![SPS, PPS, &all_intra], true, true),
-            (Codec::H264, vec![PPS, &all_intra], false, true),
-            (Codec::H264, vec![recovery, &all_p], false, true),
-            (Codec::H264, vec![SPS, recovery, &all_p], true, true),
-            (Codec::H264, vec![timing, &all_p], false, false),
-            (Codec::H264, vec![SPS, PPS, &[0x65, 0x88]], true, true),
-            (Codec::Hevc, vec![trail], false, false),
-            (Codec::Hevc, vec![vps, trail], false, false),
-            (Codec::Hevc, vec![clean, trail], false, true),
-            (Codec::Hevc, vec![vps, clean, trail], true, true),
-            (Codec::Hevc, vec![cra], true, true),
-            (Codec::Mpeg12, vec![group, mpeg_i], true, true),
-            (Codec::Mpeg12, vec![group, mpeg_p], false, false),
-            (Codec::Mpeg12, vec![sequence, coding, mpeg_i], true, true),
-            (Codec::Mpeg12, vec![sequence, mpeg_p], true, true),
-            (Codec::Mpeg12, vec![mpeg_i], false, true),
-            (Codec::Mpeg12, vec![mpeg_p], false, false),
+            (PictureCodec::H264, vec![&intra[..]], false, true),
+            (PictureCodec::H264, vec![&all_intra], false, true),
+            (PictureCodec::H264, vec![&all_p], false, false),
+            (PictureCodec::H264, vec![&all_b], false, false),
+            (PictureCodec::H264, vec![SPS, PPS, &all_p], false, false),
+            (PictureCodec::H264, vec![SPS, PPS, &all_intra], true, true),
+            (PictureCodec::H264, vec![PPS, &all_intra], false, true),
+            (PictureCodec::H264, vec![recovery, &all_p], false, true),
+            (PictureCodec::H264, vec![SPS, recovery, &all_p], true, true),
+            (PictureCodec::H264, vec![timing, &all_p], false, false),
+            (
+                PictureCodec::H264,
+                vec![SPS, PPS, &[0x65, 0x88]],
+                true,
+                true,
+            ),
+            (PictureCodec::Hevc, vec![trail], false, false),
+            (PictureCodec::Hevc, vec![vps, trail], false, false),
+            (PictureCodec::Hevc, vec![clean, trail], false, true),
+            (PictureCodec::Hevc, vec![vps, clean, trail], true, true),
+            (PictureCodec::Hevc, vec![cra], true, true),
+            (PictureCodec::Mpeg12, vec![group, mpeg_i], true, true),
+            (PictureCodec::Mpeg12, vec![group, mpeg_p], false, false),
+            (
+                PictureCodec::Mpeg12,
+                vec![sequence, coding, mpeg_i],
+                true,
+                true,
+            ),
+            (PictureCodec::Mpeg12, vec![sequence, mpeg_p], true, true),
+            (PictureCodec::Mpeg12, vec![mpeg_i], false, true),
+            (PictureCodec::Mpeg12, vec![mpeg_p], false, false),
         ] {
             let coded = coded(&units);
             assert_eq!(is_join(codec, &coded, false), Some(plain), "{units:x?}");
@@ -432,7 +442,7 @@ mod tests {
             (vec![rest, key], Some(true)),
         ] {
             for is_marked in [false, true] {
-                let seen = is_join(Codec::H264, &coded(&units), is_marked);
+                let seen = is_join(PictureCodec::H264, &coded(&units), is_marked);
                 assert_eq!(seen, joins, "{units:x?}");
             }
         }
@@ -442,15 +452,15 @@ mod tests {
     #[test]
     fn the_rest_of_a_picture_ends_with_a_delimiter() {
         for (codec, picture, begins) in [
-            (Codec::H264, 0x41, [9, 7, 8].as_slice()),
-            (Codec::Hevc, 2, &[35, 32, 33, 34]),
+            (PictureCodec::H264, 0x41, [9, 7, 8].as_slice()),
+            (PictureCodec::Hevc, 2, &[35, 32, 33, 34]),
         ] {
             for unit in 0..=0xff_u8 {
                 let rest = [0x55, 0, 0, 1, unit, 9, 9];
                 if is_join(codec, &rest, false).is_some() {
                     continue;
                 }
-                let kind = if codec == Codec::H264 {
+                let kind = if codec == PictureCodec::H264 {
                     unit % 32
                 } else {
                     unit / 2 % 64
@@ -469,7 +479,7 @@ mod tests {
     #[test]
     fn a_pes_packet_without_a_head_of_video_says_nothing() {
         let key = [0, 0, 1, 0x65];
-        let verdict = |pes: &[u8]| begin(Codec::H264, pes, false).0.verdict();
+        let verdict = |pes: &[u8]| begin(PictureCodec::H264, pes, false).0.verdict();
         for (at, byte, is_read) in [
             (0, 1, false),
             (1, 1, false),
@@ -503,8 +513,8 @@ mod tests {
         assert_eq!(verdict(&PES), None);
         #[cfg(feature = "handover")]
         assert!(
-            begin(Codec::H264, &PES, false).0.is_valid(7)
-                && !begin(Codec::H264, &PES, false).0.is_valid(6)
+            begin(PictureCodec::H264, &PES, false).0.is_valid(7)
+                && !begin(PictureCodec::H264, &PES, false).0.is_valid(6)
         );
     }
 }

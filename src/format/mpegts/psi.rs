@@ -84,7 +84,7 @@ impl Assembler {
     }
 
     /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         self.packets.capacity() + self.section.capacity()
     }
 
@@ -189,10 +189,10 @@ pub(crate) fn elementary_streams(pmt: &[u8]) -> impl Iterator<Item = (u8, u16, &
         _ => &[],
     };
     std::iter::from_fn(move || {
-        let ([kind, p0, p1, l0, l1], behind) = rest.split_first_chunk::<5>()?;
-        let (descriptors, others) = behind
+        let ([kind, p0, p1, l0, l1], after) = rest.split_first_chunk::<5>()?;
+        let (descriptors, others) = after
             .split_at_checked(length(*l0, *l1))
-            .unwrap_or((behind, &[]));
+            .unwrap_or((after, &[]));
         rest = others;
         Some((*kind, pid(*p0, *p1), descriptors))
     })
@@ -202,8 +202,8 @@ pub(crate) fn elementary_streams(pmt: &[u8]) -> impl Iterator<Item = (u8, u16, &
 pub(crate) fn descriptors(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
-        let ([tag, length], behind) = rest.split_first_chunk::<2>()?;
-        let (body, others) = behind.split_at_checked(usize::from(*length))?;
+        let ([tag, length], after) = rest.split_first_chunk::<2>()?;
+        let (body, others) = after.split_at_checked(usize::from(*length))?;
         rest = others;
         Some((*tag, body))
     })
@@ -343,7 +343,7 @@ mod tests {
         // Packets of another PID.
         let mut assembler = Assembler::default();
         assert_eq!(feed(&mut assembler, &first), Ok(vec![]));
-        assert!(assembler.held_bytes() >= PACKET_BYTES + 30);
+        assert!(assembler.memory_bytes() >= PACKET_BYTES + 30);
         assembler.clear();
         assert_eq!(feed(&mut assembler, &second), Ok(vec![]));
         assert!(assembler.section.is_empty() && assembler.packets.is_empty());

@@ -110,8 +110,8 @@ impl Sets {
     }
 
     /// Returns a PES packet with all sets, as packets that count from 0. Each packet has the bytes
-    /// `before` and `behind` of a recorder.
-    pub fn packets(&mut self, pid: u16, (before, behind): (&[u8], &[u8])) -> Vec<u8> {
+    /// `before` and `after` of a recorder.
+    pub fn packets(&mut self, pid: u16, (before, after): (&[u8], &[u8])) -> Vec<u8> {
         self.has_changed = false;
         if self.kept.is_empty() {
             return Vec::new();
@@ -134,7 +134,7 @@ impl Sets {
                 packets.extend((0..stuffing).map(|at| if at == 0 { 0 } else { 0xff }));
             }
             packets.extend_from_slice(payload);
-            packets.extend_from_slice(behind);
+            packets.extend_from_slice(after);
         }
         packets.shrink_to_fit();
         packets
@@ -155,8 +155,8 @@ impl Sets {
 /// Writes continuity counters into `packets`, so that the last packet has the counter before
 /// `counter`. Each packet has `length` bytes, and its sync byte at `before`.
 pub(super) fn number(packets: &mut [u8], (before, length): (usize, usize), counter: u8) {
-    for (behind, packet) in packets.rchunks_mut(length.max(1)).enumerate() {
-        let own = counter.wrapping_sub(behind as u8).wrapping_sub(1);
+    for (after, packet) in packets.rchunks_mut(length.max(1)).enumerate() {
+        let own = counter.wrapping_sub(after as u8).wrapping_sub(1);
         if let Some(byte) = packet.get_mut(before.saturating_add(3)) {
             *byte = *byte & 0xf0 | own & 0x0f;
         }

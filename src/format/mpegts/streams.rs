@@ -1,13 +1,13 @@
 //! What a program map says of each of its elementary streams. A stream's content, and not its place
 //! in the map, decides about joins.
 
-use super::picture::Codec;
+use super::picture::PictureCodec;
 use super::psi;
 
 /// Content of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
-    Video(Codec),
+    Video(PictureCodec),
     Sound,
     /// Subtitles, events, identifiers.
     Data,
@@ -15,7 +15,7 @@ enum Content {
 
 impl Content {
     fn of(stream_type: u8, descriptors: &[u8]) -> Content {
-        if let Some(codec) = Codec::of_stream_type(stream_type) {
+        if let Some(codec) = PictureCodec::of_stream_type(stream_type) {
             return Content::Video(codec);
         }
         match stream_type {
@@ -32,8 +32,10 @@ impl Content {
 
     fn of_descriptors(descriptors: &[u8]) -> Content {
         match registered(descriptors) {
-            Some(b"HEVC") => return Content::Video(Codec::Hevc),
-            Some(b"AV01" | b"VVC " | b"drac" | b"VC-1") => return Content::Video(Codec::Other),
+            Some(b"HEVC") => return Content::Video(PictureCodec::Hevc),
+            Some(b"AV01" | b"VVC " | b"drac" | b"VC-1") => {
+                return Content::Video(PictureCodec::Other);
+            }
             Some(b"Opus" | b"AC-3" | b"EAC3" | b"AC-4" | b"BSSD") => return Content::Sound,
             Some(b"DTS1" | b"DTS2" | b"DTS3" | b"fLaC" | b"mp3 ") => return Content::Sound,
             Some(_) | None => {}
@@ -60,7 +62,7 @@ fn registered(descriptors: &[u8]) -> Option<&[u8; 4]> {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Streams {
     /// First video stream.
-    pub video: Option<(u16, Codec)>,
+    pub video: Option<(u16, PictureCodec)>,
     /// All sound streams.
     pub sound: Pids,
     /// All other streams.
@@ -142,10 +144,10 @@ mod tests {
         ];
         for kind in 0..=0xff {
             let expected = match kind {
-                1 | 2 => Content::Video(Codec::Mpeg12),
-                0x1b => Content::Video(Codec::H264),
-                0x24 => Content::Video(Codec::Hevc),
-                _ if other.contains(&kind) => Content::Video(Codec::Other),
+                1 | 2 => Content::Video(PictureCodec::Mpeg12),
+                0x1b => Content::Video(PictureCodec::H264),
+                0x24 => Content::Video(PictureCodec::Hevc),
+                _ if other.contains(&kind) => Content::Video(PictureCodec::Other),
                 _ if sound.contains(&kind) => Content::Sound,
                 _ => Content::Data,
             };
@@ -155,8 +157,8 @@ mod tests {
 
     #[test]
     fn descriptors_name_content_that_no_stream_type_does() {
-        let hevc = Content::Video(Codec::Hevc);
-        let other = Content::Video(Codec::Other);
+        let hevc = Content::Video(PictureCodec::Hevc);
+        let other = Content::Video(PictureCodec::Other);
         for (name, kind) in [
             (b"HEVC", hevc),
             (b"AV01", other),
@@ -207,7 +209,7 @@ mod tests {
             stream(0x24, 4),
             stream(0x03, 5),
         ]));
-        assert_eq!(first.video, Some((0x103, Codec::H264)));
+        assert_eq!(first.video, Some((0x103, PictureCodec::H264)));
         assert!(first.sound.contains(0x102) && first.sound.contains(0x105));
         assert!(!first.sound.contains(0x103) && first.data == Pids::default());
         let second = Streams::read(&map(&[stream(0x02, 6), stream(0x0f, 7), stream(0x05, 8)]));

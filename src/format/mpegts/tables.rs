@@ -59,7 +59,7 @@ const PROGRAMS_MAX: usize = 32;
 /// Maximal number of bytes of all tables, including unfinished ones. A multiplex of twenty
 /// programs, each with a map of three packets, holds 20 · 3 · 4 · 188 bytes: each packet and its
 /// section, in the table and while it comes. Allocations may be twice as long.
-const HELD_BYTES_MAX: usize = 128 * 1024;
+const MEMORY_BYTES_MAX: usize = 128 * 1024;
 
 impl Tables {
     /// Passes the packets of each table to `part`. There are none if the tables name no stream.
@@ -99,7 +99,7 @@ impl Tables {
             self.programs[index].assembler = assembler;
             fed?;
         }
-        if self.held_bytes() > HELD_BYTES_MAX {
+        if self.memory_bytes() > MEMORY_BYTES_MAX {
             return Err(Unsupported);
         }
         if !has_changed {
@@ -125,11 +125,11 @@ impl Tables {
         for table in self.in_force() {
             let (packets, rest) = table.packets.as_chunks::<PACKET_BYTES>();
             repetition.is_plain &= rest.is_empty();
-            for (behind, packet) in packets.iter().rev().enumerate() {
+            for (after, packet) in packets.iter().rev().enumerate() {
                 repetition.is_plain &= Packet::within(packet, 0).is_some();
-                let at = repetition.packets.len() - behind * PACKET_BYTES;
+                let at = repetition.packets.len() - after * PACKET_BYTES;
                 let mut packet = *packet;
-                packet[3] = packet[3] & 0xf0 | table.counter.wrapping_sub(behind as u8) & 0x0f;
+                packet[3] = packet[3] & 0xf0 | table.counter.wrapping_sub(after as u8) & 0x0f;
                 repetition.packets.splice(at..at, packet);
             }
         }
@@ -137,13 +137,13 @@ impl Tables {
     }
 
     /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         let of_programs = self
             .programs
             .iter()
-            .map(|program| program.assembler.held_bytes() + program.pmt.held_bytes());
-        self.association.held_bytes()
-            + self.pat.held_bytes()
+            .map(|program| program.assembler.memory_bytes() + program.pmt.memory_bytes());
+        self.association.memory_bytes()
+            + self.pat.memory_bytes()
             + self.programs.capacity() * size_of::<Program>()
             + of_programs.sum::<usize>()
     }
@@ -216,7 +216,7 @@ impl Tables {
     pub(super) fn is_valid(&self) -> bool {
         self.named <= self.programs.len()
             && self.programs.len() <= 2 * PROGRAMS_MAX
-            && self.held_bytes() <= HELD_BYTES_MAX
+            && self.memory_bytes() <= MEMORY_BYTES_MAX
     }
 }
 
@@ -257,7 +257,7 @@ impl Table {
         self.packets.clear();
     }
 
-    fn held_bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         self.section.capacity() + self.packets.capacity()
     }
 }
@@ -272,7 +272,7 @@ mod tests {
         for count in [1, 7, 32] {
             let mut tables = Tables::default();
             tables.name(&named[..count]);
-            let places = tables.held_bytes() / size_of::<Program>();
+            let places = tables.memory_bytes() / size_of::<Program>();
             assert!(
                 (count..=2 * count.max(4)).contains(&places),
                 "{places} of {count}"

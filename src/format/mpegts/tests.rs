@@ -491,9 +491,9 @@ fn a_stream_without_packets_is_given_up() {
     // No packets have come for this many bytes.
     let mut scanner = MpegTs::default();
     assert_eq!(scanner.feed(&packets, 9, &mut |_, _| {}), Ok(()));
-    let behind = 9 + packets.len() as u64;
+    let after = 9 + packets.len() as u64;
     let feed = |scanner: &mut MpegTs, at: usize, length: usize| {
-        scanner.feed(&vec![0; length], behind + at as u64, &mut |_, _| {})
+        scanner.feed(&vec![0; length], after + at as u64, &mut |_, _| {})
     };
     assert_eq!(feed(&mut scanner, 0, 2 * longest - 9), Ok(()));
     assert_eq!(feed(&mut scanner, 2 * longest - 9, 9), Ok(()));
@@ -622,8 +622,8 @@ fn tables_are_repeated_with_the_newest_counters() {
         assert_eq!(header(&scanner), told([3, 15, 0]));
     }
     // Packets of recorders and receivers cannot be sent again.
-    for (before, behind) in [(4, 0), (0, 16)] {
-        let whole = |packet: &Vec<u8>| [&vec![0; before], &packet[..], &vec![0; behind]].concat();
+    for (before, after) in [(4, 0), (0, 16)] {
+        let whole = |packet: &Vec<u8>| [&vec![0; before], &packet[..], &vec![0; after]].concat();
         let wrapped = [whole(&pat), whole(&first), whole(&second)].concat();
         let mut scanner = MpegTs::default();
         assert_eq!(scanner.feed(&wrapped.repeat(2), 0, &mut |_, _| {}), Ok(()));
@@ -655,7 +655,7 @@ fn programs_and_their_maps_are_bounded() {
     assert!(told[31] == header, "those that are named first");
     let mut scanner = MpegTs::default();
     assert_eq!(scanner.feed(&stream, 0, &mut |_, _| {}), Ok(()));
-    let held = scanner.tables.held_bytes();
+    let held = scanner.tables.memory_bytes();
     let section = 13 + 9 + 4;
     let least = header.len() + 32 * section + 32 * (188 + section);
     assert!(
@@ -672,7 +672,7 @@ fn programs_and_their_maps_are_bounded() {
     let mut feed = |bytes: &[u8]| {
         scanner
             .feed(bytes, 0, &mut |_, _| {})
-            .map(|()| scanner.tables.held_bytes())
+            .map(|()| scanner.tables.memory_bytes())
     };
     assert!(feed(&pat(&programs[..32]).repeat(3)).is_ok());
     let mut fed = 0;

@@ -3,7 +3,7 @@
 //! A cover in the comments is longer than everything that viewers need for decoding. So if the
 //! comments do not end on their first page, late viewers get them without the long ones.
 
-use super::{CAPTURE, Codec, Page};
+use super::{CAPTURE, OggCodec, Page};
 use crate::format::mpegts::psi::crc_32;
 use crate::format::{HEADER_BYTES_MAX, Unsupported, header::Elements, window::grow};
 
@@ -57,11 +57,11 @@ pub(super) struct Rewriter {
 
 impl Rewriter {
     /// Returns a rewriter if comments or a picture begin with this page and do not end on it.
-    pub fn begin(page: &Page, codec: Codec) -> Option<Rewriter> {
+    pub fn begin(page: &Page, codec: OggCodec) -> Option<Rewriter> {
         if page.is_continued() || page.packets() > 0 {
             return None;
         }
-        let is_flac = codec == Codec::Flac;
+        let is_flac = codec == OggCodec::Flac;
         let (field, at) = match page.payload {
             [kind, ..] if is_flac && kind & 0x7F == 4 => (Field::Vendor, 4),
             [kind, ..] if is_flac && kind & 0x7F == 6 => (Field::Picture, 4),
@@ -184,7 +184,7 @@ impl Rewriter {
         let mut is_continued = false;
         loop {
             let ends = rest.len() < PAGE_PAYLOAD_BYTES_MAX;
-            let (payload, behind) = rest.split_at(rest.len().min(PAGE_PAYLOAD_BYTES_MAX));
+            let (payload, after) = rest.split_at(rest.len().min(PAGE_PAYLOAD_BYTES_MAX));
             let mut page = CAPTURE.to_vec();
             page.push(u8::from(is_continued));
             page.extend(if ends { 0_i64 } else { -1 }.to_le_bytes());
@@ -209,7 +209,7 @@ impl Rewriter {
             if ends {
                 return Ok(());
             }
-            (rest, is_continued) = (behind, true);
+            (rest, is_continued) = (after, true);
         }
     }
 

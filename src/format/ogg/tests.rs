@@ -474,7 +474,7 @@ fn a_handed_over_scanner_that_cannot_be_is_refused() {
     let fits = |streams: u32| {
         let stream = |serial| Stream {
             serial,
-            codec: Codec::Sound,
+            codec: OggCodec::Sound,
             header_packets: 0,
         };
         let streams = (0..streams).map(stream).collect();
@@ -487,7 +487,7 @@ fn a_handed_over_scanner_that_cannot_be_is_refused() {
     assert!(fits(0) && fits(16) && !fits(17));
     let told = "0".repeat(1 + HEADER_BYTES_MAX);
     let header = serde_json::json!({
-        "told": { "copied": 0, "rest": told },
+        "current": { "copied": 0, "rest": told },
         "next": { "copied": 0, "rest": "" },
     });
     let header = serde_json::from_value(header).expect("as it is told");

@@ -36,7 +36,7 @@ impl Splicer {
         true
     }
 
-    pub fn is_joining(&self) -> bool {
+    pub fn is_between_sources(&self) -> bool {
         false
     }
 
@@ -44,7 +44,7 @@ impl Splicer {
         0
     }
 
-    pub fn held_bytes_max(_: usize) -> usize {
+    pub fn memory_bytes_max(_: usize) -> usize {
         0
     }
 }

@@ -3,13 +3,13 @@
 use super::super::flv::{
     AUDIO, HEAD_BYTES, KIND_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, TagHead, VIDEO,
 };
-use super::super::window::{LookResult, Unread, Walker};
+use super::super::window::{StepResult, Unread, Walker};
 use super::copy;
 use super::timeline::Timeline;
 
 /// Cutter of FLV. It also moves the times.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(in super::super) struct Tags {
+pub(in super::super) struct TagCutter {
     pub unit_bytes_max: usize,
     /// Whether the head of the file has come.
     has_head: bool,
@@ -17,18 +17,18 @@ pub(in super::super) struct Tags {
     time: Option<i64>,
     pub(super) timeline: Timeline,
     /// Codec of the first tag with a picture, and of the first with sound.
-    codecs: [Option<Codec>; 2],
+    codecs: [Option<CodecBytes>; 2],
     /// Bytes that are left of a tag that passes as it comes.
     pub tag_bytes_left: u64,
 }
 
 /// Codec in the body of a tag: its number, with rate and channels for sound, or its four letters.
-type Codec = [u8; KIND_BYTES];
+type CodecBytes = [u8; KIND_BYTES];
 
-impl Tags {
+impl TagCutter {
     /// Returns a cutter for the first source. A longer tag passes as it comes.
-    pub fn new(unit_bytes_max: usize) -> Tags {
-        Tags {
+    pub fn new(unit_bytes_max: usize) -> TagCutter {
+        TagCutter {
             unit_bytes_max,
             has_head: false,
             time: None,
@@ -71,8 +71,8 @@ impl Tags {
     }
 }
 
-impl Walker<Vec<u8>> for Tags {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> LookResult {
+impl Walker<Vec<u8>> for TagCutter {
+    fn step(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> StepResult {
         if self.tag_bytes_left > 0 {
             return Ok(copy(&mut self.tag_bytes_left, seen, out));
         }
@@ -97,7 +97,7 @@ impl Walker<Vec<u8>> for Tags {
         note_codec(&mut self.codecs, kind, &tag[TAG_HEAD_BYTES..body_end]);
         let time = self.time(time);
         let track = u64::from(kind & 0x1f);
-        let Some(moved) = self.timeline.place(track, time) else {
+        let Some(moved) = self.timeline.new_time(track, time) else {
             return Ok(whole as u64);
         };
         if track != u64::from(SCRIPT) {
@@ -113,7 +113,7 @@ impl Walker<Vec<u8>> for Tags {
 }
 
 /// Stores the codec of the first video tag and of the first audio tag.
-fn note_codec(codecs: &mut [Option<Codec>; 2], kind: u8, body: &[u8]) {
+fn note_codec(codecs: &mut [Option<CodecBytes>; 2], kind: u8, body: &[u8]) {
     let Some(first) = body.first() else {
         return;
     };
@@ -167,9 +167,9 @@ fn tags(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let head = TagHead::read(rest)?;
-        let behind = &rest[TAG_HEAD_BYTES..];
-        let (body, behind) = behind.split_at(head.size.min(behind.len()));
-        rest = behind.get(PREVIOUS_SIZE_BYTES..).unwrap_or_default();
+        let after = &rest[TAG_HEAD_BYTES..];
+        let (body, after) = after.split_at(head.size.min(after.len()));
+        rest = after.get(PREVIOUS_SIZE_BYTES..).unwrap_or_default();
         Some((head.kind, body))
     })
 }

@@ -3,27 +3,27 @@
 
 use super::super::Unsupported;
 use super::super::frames::{Frame, search};
-use super::super::window::{LookResult, Unread, Walker};
+use super::super::window::{StepResult, Unread, Walker};
 
 /// Cutter of frames.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) struct Frames {
+pub(super) struct FrameCutter {
     /// Number of the next bytes that viewers already have. They went out before the format was
     /// clear.
-    pub gone_out: usize,
+    pub bytes_sent: usize,
 }
 
-impl Frames {
+impl FrameCutter {
     /// Appends bytes to the output, unless viewers have them.
     pub fn release(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        let gone_out = self.gone_out.min(bytes.len());
-        self.gone_out -= gone_out;
-        out.extend_from_slice(&bytes[gone_out..]);
+        let bytes_sent = self.bytes_sent.min(bytes.len());
+        self.bytes_sent -= bytes_sent;
+        out.extend_from_slice(&bytes[bytes_sent..]);
     }
 }
 
-impl Walker<Vec<u8>> for Frames {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> LookResult {
+impl Walker<Vec<u8>> for FrameCutter {
+    fn step(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> StepResult {
         let length = match Frame::read(seen, 0) {
             Ok(frame) => frame.length(),
             Err(Unread::Needs(length)) => return Err(Unread::Needs(length)),
@@ -45,7 +45,12 @@ mod tests {
     /// Returns how many bytes have gone out after each byte, if `gone_out` bytes had gone out
     /// before. The same bytes in one piece give the same output.
     fn gone_out(bytes: &[u8], gone_out: usize) -> Vec<usize> {
-        let (mut frames, mut window) = (Frames { gone_out }, Window::default());
+        let (mut frames, mut window) = (
+            FrameCutter {
+                bytes_sent: gone_out,
+            },
+            Window::default(),
+        );
         let mut out = Vec::new();
         let each = bytes.iter().enumerate().map(|(at, byte)| {
             let walked = window.walk(&mut frames, &[*byte], at as u64, &mut out);
@@ -54,11 +59,16 @@ mod tests {
         });
         let each: Vec<usize> = each.collect();
         assert_eq!(out, bytes[gone_out..][..out.len()]);
-        let (mut frames, mut window) = (Frames { gone_out }, Window::default());
+        let (mut frames, mut window) = (
+            FrameCutter {
+                bytes_sent: gone_out,
+            },
+            Window::default(),
+        );
         let mut at_once = Vec::new();
         let walked = window.walk(&mut frames, bytes, 0, &mut at_once);
         assert!(walked.is_ok() && at_once == out);
-        frames.release(&window.take_rest(&[]), &mut at_once);
+        frames.release(&window.take_unread(&[]), &mut at_once);
         assert_eq!(at_once, bytes[gone_out..]);
         each
     }

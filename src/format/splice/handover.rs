@@ -1,7 +1,7 @@
 //! The hand-over of a splicer: its large parts, and checks of a received state.
 #![cfg(feature = "handover")]
 
-use super::{Cutter, OutputLayout, Phase, Splicer};
+use super::{OutputLayout, SplicePhase, Splicer, UnitCutter};
 use crate::copied::{Copied, CopiedPart};
 use crate::format::{HEADER_BYTES_MAX, detect};
 use crate::handover::COUNT_MAX;
@@ -9,20 +9,22 @@ use crate::handover::COUNT_MAX;
 impl Splicer {
     /// Returns the bytes that it holds of this kind.
     pub fn copied(&mut self, part: CopiedPart) -> Option<&mut Copied> {
-        let (held, had) = match &mut self.stage {
-            Phase::Running(running) => {
-                let held = match &mut running.cutter {
-                    Cutter::Packets(packets) => &mut packets.waiting.bytes,
-                    _ => &mut running.window.held,
+        let (pending, output) = match &mut self.phase {
+            SplicePhase::Running(running) => {
+                let pending = match &mut running.cutter {
+                    UnitCutter::Packets(packets) => &mut packets.waiting.bytes,
+                    _ => &mut running.window.pending,
                 };
-                (held, running.had.as_mut())
+                (pending, running.output.as_mut())
             }
-            Phase::Joining(joining) => (&mut joining.bytes, Some(&mut joining.had)),
-            Phase::Opening(_) | Phase::Through => return None,
+            SplicePhase::AwaitingJoinPoint(joining) => {
+                (&mut joining.bytes, Some(&mut joining.output))
+            }
+            SplicePhase::Opening(_) | SplicePhase::Through => return None,
         };
         match part {
-            CopiedPart::Spliced => Some(held),
-            CopiedPart::Layout => had.map(|had| &mut had.header),
+            CopiedPart::SplicerInput => Some(pending),
+            CopiedPart::Layout => output.map(|output| &mut output.header),
             _ => None,
         }
     }
@@ -30,47 +32,47 @@ impl Splicer {
     /// Limits units to this length from now on. Returns whether the received state is possible. A
     /// longer unit, of which the other server has a part, passes as it comes.
     pub fn restore(&mut self, unit_bytes_max: usize) -> bool {
-        let had = self.unit_bytes_max.min(COUNT_MAX as usize);
-        let is_valid = self.is_valid(had.max(unit_bytes_max));
-        self.unit_bytes_max = had.min(unit_bytes_max);
+        let received = self.unit_bytes_max.min(COUNT_MAX as usize);
+        let is_valid = self.is_valid(received.max(unit_bytes_max));
+        self.unit_bytes_max = received.min(unit_bytes_max);
         self.unit_limit = self.unit_bytes_max;
-        match &mut self.stage {
-            Phase::Running(running) => {
+        match &mut self.phase {
+            SplicePhase::Running(running) => {
                 running.cutter.limit_units(self.unit_bytes_max);
-                running.window.look_again(self.unit_bytes_max);
+                running.window.walk_again(self.unit_bytes_max);
             }
-            Phase::Joining(joining) => {
+            SplicePhase::AwaitingJoinPoint(joining) => {
                 joining.cutter.limit_units(self.unit_bytes_max);
             }
-            Phase::Opening(_) | Phase::Through => {}
+            SplicePhase::Opening(_) | SplicePhase::Through => {}
         }
         is_valid
     }
 
     /// Returns whether a received state is possible, for units of this length.
     pub(super) fn is_valid(&self, unit_bytes_max: usize) -> bool {
-        let are_valid = |cutter: &Cutter, layout: Option<&OutputLayout>| {
+        let are_valid = |cutter: &UnitCutter, layout: Option<&OutputLayout>| {
             layout.is_none_or(|layout| layout.header.len() <= HEADER_BYTES_MAX)
                 && cutter.is_valid(unit_bytes_max)
         };
-        match &self.stage {
-            Phase::Opening(opening) => {
+        match &self.phase {
+            SplicePhase::Opening(opening) => {
                 let length = opening.bytes.len();
                 opening.scanner.is_valid(length as u64)
                     && length <= detect::BYTES_MAX
-                    && opening.gone_out <= length
+                    && opening.bytes_sent <= length
             }
-            Phase::Running(running) => {
+            SplicePhase::Running(running) => {
                 let seen_max = unit_bytes_max.max(HEADER_BYTES_MAX) + HEAD_BYTES_MAX;
                 running.offset <= COUNT_MAX
                     && running.window.is_valid(running.offset, seen_max)
-                    && are_valid(&running.cutter, running.had.as_ref())
+                    && are_valid(&running.cutter, running.output.as_ref())
             }
-            Phase::Joining(joining) => {
+            SplicePhase::AwaitingJoinPoint(joining) => {
                 joining.bytes.len() <= unit_bytes_max
-                    && are_valid(&joining.cutter, Some(&joining.had))
+                    && are_valid(&joining.cutter, Some(&joining.output))
             }
-            Phase::Through => true,
+            SplicePhase::Through => true,
         }
     }
 }
@@ -78,14 +80,14 @@ impl Splicer {
 /// Bytes after a unit that are read with it.
 const HEAD_BYTES_MAX: usize = 64;
 
-impl Cutter {
+impl UnitCutter {
     fn is_valid(&self, unit_bytes_max: usize) -> bool {
         match self {
-            Cutter::Frames(_) | Cutter::Pages(_) => true,
-            Cutter::Packets(packets) => packets.is_valid(unit_bytes_max),
-            Cutter::Blocks(blocks) => blocks.timeline.is_valid(),
-            Cutter::Tags(tags) => tags.timeline.is_valid(),
-            Cutter::Fragments(fragments) => fragments.is_valid(),
+            UnitCutter::Frames(_) | UnitCutter::Pages(_) => true,
+            UnitCutter::Packets(packets) => packets.is_valid(unit_bytes_max),
+            UnitCutter::Blocks(blocks) => blocks.timeline.is_valid(),
+            UnitCutter::Tags(tags) => tags.timeline.is_valid(),
+            UnitCutter::Fragments(fragments) => fragments.is_valid(),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::super::matroska::{
     BLOCK, BLOCK_GROUP, CLUSTER, CLUSTER_HEAD, CUES, EBML, INFO, LACING, Level, SEEK_HEAD, SEGMENT,
     SIMPLE_BLOCK, TIMESTAMP, TRACK_ENTRY, TRACKS, USUAL_TIMESTAMP_SCALE, timestamp_scale,
 };
-use super::super::window::{LookResult, Unread, Walker, whole};
+use super::super::window::{StepResult, Unread, Walker, whole};
 use super::super::{HEADER_BYTES_MAX, Unsupported};
 use super::copy;
 use super::timeline::Timeline;
@@ -24,7 +24,7 @@ const BLOCK_HEAD_BYTES: usize = 64;
 
 /// Cutter of Matroska. It also moves the times.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(in super::super) struct Blocks {
+pub(in super::super) struct BlockCutter {
     pub unit_bytes_max: usize,
     level: Level,
     /// Whether the source is not the first one. Then its headers are left out.
@@ -51,10 +51,10 @@ struct BlockHead {
     frames: i64,
 }
 
-impl Blocks {
+impl BlockCutter {
     /// Returns a cutter for the first source. A longer block passes as it comes.
-    pub fn new(unit_bytes_max: usize) -> Blocks {
-        Blocks {
+    pub fn new(unit_bytes_max: usize) -> BlockCutter {
+        BlockCutter {
             unit_bytes_max,
             level: Level::Top,
             is_later: false,
@@ -81,7 +81,7 @@ impl Blocks {
     }
 
     /// Writes a block's element. Of an element longer than a unit it writes the part that has come.
-    fn block(&mut self, seen: &[u8], head: Head, out: &mut Vec<u8>) -> LookResult {
+    fn block(&mut self, seen: &[u8], head: Head, out: &mut Vec<u8>) -> StepResult {
         let length = head.length()?;
         let is_long = length > self.unit_bytes_max as u64;
         let needed = if is_long {
@@ -123,7 +123,7 @@ impl Blocks {
         };
         let (place, cluster_time) = place.zip(self.cluster_time).ok_or(Unsupported)?;
         let time = cluster_time.saturating_add(i64::from(place.relative_time));
-        let Some(moved) = self.timeline.place(place.track, time) else {
+        let Some(moved) = self.timeline.new_time(place.track, time) else {
             return Ok(false);
         };
         // Subtitles may last far longer than the time until the next block.
@@ -159,8 +159,8 @@ impl Blocks {
     }
 }
 
-impl Walker<Vec<u8>> for Blocks {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> LookResult {
+impl Walker<Vec<u8>> for BlockCutter {
+    fn step(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> StepResult {
         if self.block_bytes_left > 0 {
             return Ok(copy(&mut self.block_bytes_left, seen, out));
         }
@@ -196,7 +196,7 @@ impl Walker<Vec<u8>> for Blocks {
             (_, _) => {
                 let element = self.whole(seen, head)?;
                 match head.id {
-                    EBML => *self = Blocks::new(self.unit_bytes_max),
+                    EBML => *self = BlockCutter::new(self.unit_bytes_max),
                     INFO => self.timeline = Timeline::new(ticks_per_second(element, head)?),
                     _ => {}
                 }
@@ -212,11 +212,11 @@ impl BlockHead {
     fn of_block(element: &[u8], from: usize) -> Option<BlockHead> {
         let body = element.get(from..)?;
         let (track, track_bytes) = ebml::number_at_front(body)?;
-        let [t0, t1, flags, behind @ ..] = body.get(track_bytes..)? else {
+        let [t0, t1, flags, after @ ..] = body.get(track_bytes..)? else {
             return None;
         };
         // A laced block says how many frames follow the first.
-        let more = behind.first().filter(|_| flags & LACING != 0);
+        let more = after.first().filter(|_| flags & LACING != 0);
         Some(BlockHead {
             track,
             relative_time: i16::from_be_bytes([*t0, *t1]),

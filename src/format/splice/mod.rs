@@ -17,7 +17,7 @@
 //!
 //! The splicer is a state machine over bytes. It copies each byte once. It holds one unit, or the
 //! bytes in front of a join point. Both are bounded, and so is its memory
-//! ([`Splicer::held_bytes_max`]).
+//! ([`Splicer::memory_bytes_max`]).
 
 mod flv;
 mod frames;
@@ -29,23 +29,23 @@ mod seam;
 mod timeline;
 
 use super::ogg::{Page, next_page_at};
-use super::window::{LookResult, Unread, Walker, Window, grow};
+use super::window::{StepResult, Unread, Walker, Window, grow};
 use super::{
-    Finding, Format, HEADER_BYTES_MAX, HELD_BYTES_MAX, Scanner, Start, Unsupported, detect,
+    Finding, Format, HEADER_BYTES_MAX, MEMORY_BYTES_MAX, Scanner, Start, Unsupported, detect,
 };
 use crate::copied::Copied;
-use frames::Frames;
-use packets::Packets;
+use frames::FrameCutter;
+use packets::PacketCutter;
 
 /// Cuts the sources of one stream into units, and joins them.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Splicer {
-    /// Longest unit that is held at any time.
+    /// Longest unit that ever waits until it is whole.
     unit_bytes_max: usize,
-    /// Longest unit that is held now ([`Splicer::limit_units`]).
+    /// Longest unit that waits now ([`Splicer::limit_units`]).
     #[cfg_attr(feature = "handover", serde(skip))]
     unit_limit: usize,
-    stage: Phase,
+    phase: SplicePhase,
     /// Work of the walkers and scanners that are gone, since [`Splicer::take_work`].
     #[cfg_attr(feature = "handover", serde(skip))]
     work: usize,
@@ -61,14 +61,14 @@ const JOINING_WORK_MAX: usize = 1024 * 1024;
 
 /// Maximal number of bytes that go out at the end of a stream. They are scanned in one turn. Whole
 /// units of MPEG-TS that wait have no more bytes than that.
-const REST_BYTES_MAX: usize = packets::HELD_BYTES_MAX;
+const FINISH_BYTES_MAX: usize = packets::WAITING_BYTES_MAX;
 
 /// The source cannot continue the stream. Another stream begins with these bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Incompatible(pub Vec<u8>);
 
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-enum Phase {
+enum SplicePhase {
     /// The first source has not shown its format yet.
     Opening(Opening),
     /// A source runs.
@@ -76,7 +76,7 @@ enum Phase {
     /// The splicer waits for a join point. A source broke off, and the next one has not come or has
     /// not reached a join point. Or a later source has begun again: its bytes do not continue what
     /// came before, so the splicer treats it as another source.
-    Joining(Box<Joining>),
+    AwaitingJoinPoint(Box<JoinSearch>),
     /// Bytes pass as they come, for good.
     Through,
 }
@@ -90,12 +90,12 @@ struct Opening {
     bytes: Vec<u8>,
     /// Number of bytes that viewers already have. They are the beginning of sound, or of an unknown
     /// format.
-    gone_out: usize,
+    bytes_sent: usize,
 }
 
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Running {
-    cutter: Cutter,
+    cutter: UnitCutter,
     /// Format that the source's first bytes show.
     format: Format,
     window: Window,
@@ -103,7 +103,7 @@ struct Running {
     /// from the bytes that the splicer adds in front of its join point.
     offset: u64,
     /// Layout of the earlier sources. `None` for the first source.
-    had: Option<OutputLayout>,
+    output: Option<OutputLayout>,
 }
 
 /// Format and header that viewers have. A later source must fit them.
@@ -114,10 +114,10 @@ struct OutputLayout {
 }
 
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-struct Joining {
-    cutter: Cutter,
+struct JoinSearch {
+    cutter: UnitCutter,
     /// Format and header that viewers have.
-    had: OutputLayout,
+    output: OutputLayout,
     /// Scanner of the source. After a hand-over it reads the bytes again.
     #[cfg_attr(feature = "handover", serde(skip))]
     scanner: Scanner,
@@ -125,21 +125,21 @@ struct Joining {
     bytes: Copied,
     /// Format that the source has shown.
     #[cfg_attr(feature = "handover", serde(skip))]
-    shown: Option<Format>,
+    format: Option<Format>,
     /// Work of the scanner so far.
     #[cfg_attr(feature = "handover", serde(skip))]
     work: usize,
 }
 
-/// Cuts a container into units. It has nothing to do with [`crate::hls::Cutter`].
+/// Cuts a container into units.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-enum Cutter {
-    Frames(Frames),
-    Packets(Packets),
-    Pages(Pages),
-    Blocks(Box<matroska::Blocks>),
-    Tags(Box<flv::Tags>),
-    Fragments(Box<mp4::Fragments>),
+enum UnitCutter {
+    Frames(FrameCutter),
+    Packets(PacketCutter),
+    Pages(PageCutter),
+    Blocks(Box<matroska::BlockCutter>),
+    Tags(Box<flv::TagCutter>),
+    Fragments(Box<mp4::FragmentCutter>),
 }
 
 impl Splicer {
@@ -150,47 +150,47 @@ impl Splicer {
         Splicer {
             unit_bytes_max,
             unit_limit: unit_bytes_max,
-            stage: Phase::Opening(Opening::default()),
+            phase: SplicePhase::Opening(Opening::default()),
             work: 0,
         }
     }
 
-    /// Sets the length of the longest unit that is held from now on.
+    /// Sets the length of the longest unit that waits from now on.
     pub fn limit_units(&mut self, bytes_max: usize) {
         self.unit_limit = bytes_max.min(self.unit_bytes_max);
-        if let Phase::Running(running) = &mut self.stage
+        if let SplicePhase::Running(running) = &mut self.phase
             && running.cutter.limit_units(self.unit_limit)
         {
-            running.window.look_again(self.unit_limit);
+            running.window.walk_again(self.unit_limit);
         }
     }
 
     /// Reads the source's next bytes, and appends the viewers' bytes to `out`.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Incompatible> {
-        match &mut self.stage {
-            Phase::Through => out.extend_from_slice(bytes),
-            Phase::Running(_) => return self.cut(bytes, out),
-            Phase::Opening(opening) => {
+        match &mut self.phase {
+            SplicePhase::Through => out.extend_from_slice(bytes),
+            SplicePhase::Running(_) => return self.cut(bytes, out),
+            SplicePhase::Opening(opening) => {
                 let Some((format, rest)) = opening.detect(bytes, out) else {
                     return Ok(());
                 };
                 let mut opening = std::mem::take(opening);
                 self.work += opening.scanner.take_work();
                 let Some(format) = format else {
-                    self.stage = Phase::Through;
-                    out.extend_from_slice(&opening.bytes[opening.gone_out..]);
+                    self.phase = SplicePhase::Through;
+                    out.extend_from_slice(&opening.bytes[opening.bytes_sent..]);
                     out.extend_from_slice(rest);
                     return Ok(());
                 };
-                let cutter = Cutter::new(format, self.unit_limit, opening.gone_out);
-                self.stage = Phase::Running(Running::new(cutter, format, None));
+                let cutter = UnitCutter::new(format, self.unit_limit, opening.bytes_sent);
+                self.phase = SplicePhase::Running(Running::new(cutter, format, None));
                 self.cut(&opening.bytes, out)?;
                 return self.feed(rest, out);
             }
-            Phase::Joining(joining) => {
+            SplicePhase::AwaitingJoinPoint(joining) => {
                 grow(&mut joining.bytes.bytes, bytes.len(), self.unit_bytes_max);
                 joining.bytes.bytes.extend_from_slice(bytes);
-                let verdict = joining.look();
+                let verdict = joining.find_join();
                 let work = joining.scanner.take_work();
                 self.work += work;
                 joining.work += work;
@@ -202,7 +202,7 @@ impl Splicer {
                     Ok(None) if !is_too_long => {}
                     Ok(None) | Err(Unsupported) => {
                         let bytes = std::mem::take(&mut joining.bytes.bytes);
-                        self.stage = Phase::Through;
+                        self.phase = SplicePhase::Through;
                         return Err(Incompatible(bytes));
                     }
                 }
@@ -211,50 +211,50 @@ impl Splicer {
         Ok(())
     }
 
-    /// Ends the stream: appends the bytes that were held back, at most [`REST_BYTES_MAX`]. More
+    /// Ends the stream: appends the bytes that wait, at most [`FINISH_BYTES_MAX`]. More
     /// would be the beginning of a unit that is not whole.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         let out_before = out.len();
-        match std::mem::replace(&mut self.stage, Phase::Through) {
-            Phase::Opening(opening) => {
-                out.extend_from_slice(&opening.bytes[opening.gone_out..]);
+        match std::mem::replace(&mut self.phase, SplicePhase::Through) {
+            SplicePhase::Opening(opening) => {
+                out.extend_from_slice(&opening.bytes[opening.bytes_sent..]);
             }
-            Phase::Running(running) => running.finish(out),
-            Phase::Joining(_) | Phase::Through => {}
+            SplicePhase::Running(running) => running.finish(out),
+            SplicePhase::AwaitingJoinPoint(_) | SplicePhase::Through => {}
         }
-        out.truncate(out_before + REST_BYTES_MAX);
+        out.truncate(out_before + FINISH_BYTES_MAX);
     }
 
     /// Ends the source. Viewers have had a stream of this format, if it is known, with this header.
     /// Returns whether another source can continue it. If so, the next bytes belong to that source.
     pub fn break_off(&mut self, format: Option<Format>, header: Vec<u8>) -> bool {
-        self.stage = match std::mem::replace(&mut self.stage, Phase::Through) {
-            Phase::Running(running) if running.cutter.can_continue(&header) => {
+        self.phase = match std::mem::replace(&mut self.phase, SplicePhase::Through) {
+            SplicePhase::Running(running) if running.cutter.can_continue(&header) => {
                 let format = format.unwrap_or(running.format);
                 let header = header.into();
-                let had = OutputLayout { format, header };
-                Phase::Joining(Box::new(Joining::new(running.cutter, had)))
+                let output = OutputLayout { format, header };
+                SplicePhase::AwaitingJoinPoint(Box::new(JoinSearch::new(running.cutter, output)))
             }
-            Phase::Joining(joining) => {
-                let Joining { cutter, had, .. } = *joining;
-                Phase::Joining(Box::new(Joining::new(cutter, had)))
+            SplicePhase::AwaitingJoinPoint(joining) => {
+                let JoinSearch { cutter, output, .. } = *joining;
+                SplicePhase::AwaitingJoinPoint(Box::new(JoinSearch::new(cutter, output)))
             }
             other => other,
         };
-        self.is_joining()
+        self.is_between_sources()
     }
 
     /// Returns the work since the last call, as the number of bytes that take as long to copy.
     pub fn take_work(&mut self) -> usize {
-        let work = match &mut self.stage {
-            Phase::Opening(opening) => opening.scanner.take_work(),
-            Phase::Running(running) => {
-                if let Cutter::Packets(packets) = &mut running.cutter {
+        let work = match &mut self.phase {
+            SplicePhase::Opening(opening) => opening.scanner.take_work(),
+            SplicePhase::Running(running) => {
+                if let UnitCutter::Packets(packets) = &mut running.cutter {
                     self.work += packets.aligner.take_work();
                 }
-                running.window.take_work() + running.window.take_held_work()
+                running.window.take_work() + running.window.take_pending_work()
             }
-            Phase::Joining(_) | Phase::Through => 0,
+            SplicePhase::AwaitingJoinPoint(_) | SplicePhase::Through => 0,
         };
         work + std::mem::take(&mut self.work)
     }
@@ -262,40 +262,45 @@ impl Splicer {
     /// Returns the maximal number of bytes that a splicer holds: a unit, or as many bytes in front
     /// of a join point; the viewers' header and the next source's header; the scanner; an Ogg page,
     /// clocks, and passed bytes.
-    pub const fn held_bytes_max(unit_bytes_max: usize) -> usize {
-        unit_bytes_max + 2 * HEADER_BYTES_MAX + HELD_BYTES_MAX + 128 * 1024
+    pub const fn memory_bytes_max(unit_bytes_max: usize) -> usize {
+        unit_bytes_max + 2 * HEADER_BYTES_MAX + MEMORY_BYTES_MAX + 128 * 1024
     }
 
     /// Returns whether the splicer waits for a join point. Viewers get nothing meanwhile.
-    pub fn is_joining(&self) -> bool {
-        matches!(self.stage, Phase::Joining(_))
+    pub fn is_between_sources(&self) -> bool {
+        matches!(self.phase, SplicePhase::AwaitingJoinPoint(_))
     }
 
     fn cut(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Incompatible> {
-        let Phase::Running(running) = &mut self.stage else {
+        let SplicePhase::Running(running) = &mut self.phase else {
             return Ok(());
         };
         let Err(Unsupported) = running.cut(bytes, out) else {
             return Ok(());
         };
         self.work += running.window.take_work();
-        let mut rest = running.window.take_rest(bytes);
+        let mut rest = running.window.take_unread(bytes);
         // Searching for a join point costs as much as the rest is long. So it is not done for a
         // source that ran for fewer bytes.
         let passed = running.offset - rest.len() as u64;
         let is_new = passed < BEGINNINGS_APART.max(rest.len() as u64);
-        let Phase::Running(running) = std::mem::replace(&mut self.stage, Phase::Through) else {
+        let SplicePhase::Running(running) =
+            std::mem::replace(&mut self.phase, SplicePhase::Through)
+        else {
             return Ok(());
         };
-        match running.had {
+        match running.output {
             None => {
                 out.append(&mut rest);
                 Ok(())
             }
             Some(_) if is_new => Err(Incompatible(rest)),
             // It may have begun again. The splicer treats it as another source.
-            Some(had) => {
-                self.stage = Phase::Joining(Box::new(Joining::new(running.cutter, had)));
+            Some(output) => {
+                self.phase = SplicePhase::AwaitingJoinPoint(Box::new(JoinSearch::new(
+                    running.cutter,
+                    output,
+                )));
                 self.feed(&rest, out)
             }
         }
@@ -308,20 +313,23 @@ impl Splicer {
         header: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Incompatible> {
-        let Phase::Joining(mut joining) = std::mem::replace(&mut self.stage, Phase::Through) else {
+        let SplicePhase::AwaitingJoinPoint(mut joining) =
+            std::mem::replace(&mut self.phase, SplicePhase::Through)
+        else {
             return Ok(());
         };
         self.work += joining.scanner.take_work();
         let mut bytes = joining.bytes.bytes;
         let from = usize::try_from(join.offset).unwrap_or(usize::MAX);
         let from = from.min(bytes.len());
-        let old = &joining.had.header;
+        let old = &joining.output.header;
         let mut front = joining.cutter.missing_headers(old, header, &bytes[from..]);
         front.extend_from_slice(join.prelude.as_slice());
         bytes.splice(..from, front);
         joining.cutter.limit_units(self.unit_limit);
-        let format = joining.had.format;
-        self.stage = Phase::Running(Running::new(joining.cutter, format, Some(joining.had)));
+        let format = joining.output.format;
+        self.phase =
+            SplicePhase::Running(Running::new(joining.cutter, format, Some(joining.output)));
         self.cut(&bytes, out)
     }
 }
@@ -338,15 +346,15 @@ impl Opening {
         for (index, byte) in bytes.iter().enumerate() {
             grow(&mut self.bytes, 1, detect::BYTES_MAX);
             self.bytes.push(*byte);
-            let mut told = None;
+            let mut format = None;
             self.scanner.feed(&[*byte], &mut |finding, _| {
-                told.get_or_insert(match finding {
+                format.get_or_insert(match finding {
                     Finding::Format(format) => Some(format),
                     _ => None,
                 });
             });
-            if let Some(told) = told {
-                return Some((told, &bytes[index + 1..]));
+            if let Some(format) = format {
+                return Some((format, &bytes[index + 1..]));
             }
             if self.scanner.may_be_sound_only() {
                 self.pass(out);
@@ -356,19 +364,19 @@ impl Opening {
     }
 
     fn pass(&mut self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.bytes[self.gone_out..]);
-        self.gone_out = self.bytes.len();
+        out.extend_from_slice(&self.bytes[self.bytes_sent..]);
+        self.bytes_sent = self.bytes.len();
     }
 }
 
 impl Running {
-    fn new(cutter: Cutter, format: Format, had: Option<OutputLayout>) -> Running {
+    fn new(cutter: UnitCutter, format: Format, output: Option<OutputLayout>) -> Running {
         Running {
             cutter,
             format,
             window: Window::default(),
             offset: 0,
-            had,
+            output,
         }
     }
 
@@ -376,12 +384,12 @@ impl Running {
         let (window, offset) = (&mut self.window, self.offset);
         self.offset += bytes.len() as u64;
         match &mut self.cutter {
-            Cutter::Frames(frames) => window.walk(frames, bytes, offset, out),
-            Cutter::Packets(packets) => window.walk(packets, bytes, offset, out),
-            Cutter::Pages(pages) => window.walk(pages, bytes, offset, out),
-            Cutter::Blocks(blocks) => window.walk(&mut **blocks, bytes, offset, out),
-            Cutter::Tags(tags) => window.walk(&mut **tags, bytes, offset, out),
-            Cutter::Fragments(cutter) => window.walk(&mut **cutter, bytes, offset, out),
+            UnitCutter::Frames(frames) => window.walk(frames, bytes, offset, out),
+            UnitCutter::Packets(packets) => window.walk(packets, bytes, offset, out),
+            UnitCutter::Pages(pages) => window.walk(pages, bytes, offset, out),
+            UnitCutter::Blocks(blocks) => window.walk(&mut **blocks, bytes, offset, out),
+            UnitCutter::Tags(tags) => window.walk(&mut **tags, bytes, offset, out),
+            UnitCutter::Fragments(cutter) => window.walk(&mut **cutter, bytes, offset, out),
         }
     }
 
@@ -389,29 +397,32 @@ impl Running {
     /// find frames by their heads, and drop a part of one.
     fn finish(mut self, out: &mut Vec<u8>) {
         match &mut self.cutter {
-            Cutter::Packets(packets) => packets.release(out),
-            Cutter::Frames(frames) => frames.release(&self.window.take_rest(&[]), out),
-            _ if self.had.is_none() => out.append(&mut self.window.take_rest(&[])),
-            Cutter::Pages(_) | Cutter::Blocks(_) | Cutter::Tags(_) | Cutter::Fragments(_) => {}
+            UnitCutter::Packets(packets) => packets.release(out),
+            UnitCutter::Frames(frames) => frames.release(&self.window.take_unread(&[]), out),
+            _ if self.output.is_none() => out.append(&mut self.window.take_unread(&[])),
+            UnitCutter::Pages(_)
+            | UnitCutter::Blocks(_)
+            | UnitCutter::Tags(_)
+            | UnitCutter::Fragments(_) => {}
         }
     }
 }
 
-impl Joining {
-    fn new(mut cutter: Cutter, had: OutputLayout) -> Joining {
+impl JoinSearch {
+    fn new(mut cutter: UnitCutter, output: OutputLayout) -> JoinSearch {
         cutter.seam();
-        Joining {
+        JoinSearch {
             cutter,
-            had,
+            output,
             scanner: Scanner::default(),
             bytes: Copied::default(),
-            shown: None,
+            format: None,
             work: 0,
         }
     }
 
     /// Returns the source's first join point with the header there, once it shows one.
-    fn look(&mut self) -> Result<Option<(Start, Vec<u8>)>, Unsupported> {
+    fn find_join(&mut self) -> Result<Option<(Start, Vec<u8>)>, Unsupported> {
         let mut join = None;
         let mut is_over = false;
         let read = usize::try_from(self.scanner.offset).unwrap_or(usize::MAX);
@@ -419,7 +430,7 @@ impl Joining {
         self.scanner
             .feed(unread, &mut |finding, header| match finding {
                 _ if join.is_some() || is_over => {}
-                Finding::Format(format) => self.shown = Some(format),
+                Finding::Format(format) => self.format = Some(format),
                 Finding::Unknown => is_over = true,
                 Finding::Join(start) => {
                     // The header is copied here, and not when it comes: before its first join point
@@ -442,43 +453,45 @@ impl Joining {
     }
 
     fn is_alike(&self, join: &Start, new: &[u8]) -> bool {
-        let old = &self.had.header;
-        self.shown == Some(self.had.format)
+        let old = &self.output.header;
+        self.format == Some(self.output.format)
             && match &self.cutter {
-                Cutter::Frames(_) | Cutter::Pages(_) => true,
-                Cutter::Packets(packets) => packets.are_like(new),
-                Cutter::Blocks(_) => matroska::are_alike(old, new),
-                Cutter::Tags(tags) => {
+                UnitCutter::Frames(_) | UnitCutter::Pages(_) => true,
+                UnitCutter::Packets(packets) => packets.are_like(new),
+                UnitCutter::Blocks(_) => matroska::are_alike(old, new),
+                UnitCutter::Tags(tags) => {
                     flv::are_alike(old, new) && tags.is_like(&self.bytes, join.offset)
                 }
-                Cutter::Fragments(_) => mp4::are_alike(old, new),
+                UnitCutter::Fragments(_) => mp4::are_alike(old, new),
             }
     }
 }
 
-impl Cutter {
-    /// Returns a cutter for a source of which `gone_out` bytes are with the viewers.
-    fn new(format: Format, unit_bytes_max: usize, gone_out: usize) -> Cutter {
+impl UnitCutter {
+    /// Returns a cutter for a source of which `bytes_sent` bytes are with the viewers.
+    fn new(format: Format, unit_bytes_max: usize, bytes_sent: usize) -> UnitCutter {
         match format {
-            Format::Mp3 | Format::Aac => Cutter::Frames(Frames { gone_out }),
-            Format::MpegTs => Cutter::Packets(Packets::new(unit_bytes_max)),
-            Format::Ogg => Cutter::Pages(Pages),
+            Format::Mp3 | Format::Aac => UnitCutter::Frames(FrameCutter { bytes_sent }),
+            Format::MpegTs => UnitCutter::Packets(PacketCutter::new(unit_bytes_max)),
+            Format::Ogg => UnitCutter::Pages(PageCutter),
             Format::WebM | Format::Matroska => {
-                Cutter::Blocks(Box::new(matroska::Blocks::new(unit_bytes_max)))
+                UnitCutter::Blocks(Box::new(matroska::BlockCutter::new(unit_bytes_max)))
             }
-            Format::Flv => Cutter::Tags(Box::new(flv::Tags::new(unit_bytes_max))),
-            Format::Mp4 => Cutter::Fragments(Box::new(mp4::Fragments::new(unit_bytes_max))),
+            Format::Flv => UnitCutter::Tags(Box::new(flv::TagCutter::new(unit_bytes_max))),
+            Format::Mp4 => {
+                UnitCutter::Fragments(Box::new(mp4::FragmentCutter::new(unit_bytes_max)))
+            }
         }
     }
 
-    /// Sets the length of the longest unit that is held. Returns whether it changes.
+    /// Sets the length of the longest unit that waits. Returns whether it changes.
     fn limit_units(&mut self, bytes_max: usize) -> bool {
         let limit = match self {
-            Cutter::Frames(_) | Cutter::Pages(_) => return false,
-            Cutter::Packets(packets) => &mut packets.waiting.bytes_max,
-            Cutter::Blocks(blocks) => &mut blocks.unit_bytes_max,
-            Cutter::Tags(tags) => &mut tags.unit_bytes_max,
-            Cutter::Fragments(fragments) => &mut fragments.unit_bytes_max,
+            UnitCutter::Frames(_) | UnitCutter::Pages(_) => return false,
+            UnitCutter::Packets(packets) => &mut packets.waiting.bytes_max,
+            UnitCutter::Blocks(blocks) => &mut blocks.unit_bytes_max,
+            UnitCutter::Tags(tags) => &mut tags.unit_bytes_max,
+            UnitCutter::Fragments(fragments) => &mut fragments.unit_bytes_max,
         };
         std::mem::replace(limit, bytes_max) != bytes_max
     }
@@ -487,9 +500,9 @@ impl Cutter {
     /// parts of it that viewers lack, or nothing.
     fn missing_headers(&self, old: &[u8], new: &[u8], bytes: &[u8]) -> Vec<u8> {
         match self {
-            Cutter::Packets(_) | Cutter::Pages(_) => new.to_vec(),
-            Cutter::Tags(_) => flv::missing_headers(old, new, bytes),
-            Cutter::Frames(_) | Cutter::Blocks(_) | Cutter::Fragments(_) => Vec::new(),
+            UnitCutter::Packets(_) | UnitCutter::Pages(_) => new.to_vec(),
+            UnitCutter::Tags(_) => flv::missing_headers(old, new, bytes),
+            UnitCutter::Frames(_) | UnitCutter::Blocks(_) | UnitCutter::Fragments(_) => Vec::new(),
         }
     }
 
@@ -497,29 +510,31 @@ impl Cutter {
     /// viewers have.
     fn can_continue(&self, header: &[u8]) -> bool {
         match self {
-            Cutter::Frames(_) | Cutter::Packets(_) => true,
+            UnitCutter::Frames(_) | UnitCutter::Packets(_) => true,
             // After a part of a header no player takes another one.
-            Cutter::Pages(_) => !header.is_empty(),
-            Cutter::Blocks(blocks) => !header.is_empty() && blocks.block_bytes_left == 0,
-            Cutter::Fragments(fragments) => !header.is_empty() && fragments.mdat_bytes_left == 0,
+            UnitCutter::Pages(_) => !header.is_empty(),
+            UnitCutter::Blocks(blocks) => !header.is_empty() && blocks.block_bytes_left == 0,
+            UnitCutter::Fragments(fragments) => {
+                !header.is_empty() && fragments.mdat_bytes_left == 0
+            }
             // Missing parts of a header can precede any tag.
-            Cutter::Tags(tags) => tags.tag_bytes_left == 0,
+            UnitCutter::Tags(tags) => tags.tag_bytes_left == 0,
         }
     }
 
     fn seam(&mut self) {
         match self {
-            Cutter::Frames(frames) => *frames = Frames { gone_out: 0 },
-            Cutter::Pages(_) => {}
-            Cutter::Packets(packets) => packets.seam(),
-            Cutter::Blocks(blocks) => blocks.seam(),
-            Cutter::Tags(tags) => tags.seam(),
-            Cutter::Fragments(fragments) => fragments.seam(),
+            UnitCutter::Frames(frames) => *frames = FrameCutter { bytes_sent: 0 },
+            UnitCutter::Pages(_) => {}
+            UnitCutter::Packets(packets) => packets.seam(),
+            UnitCutter::Blocks(blocks) => blocks.seam(),
+            UnitCutter::Tags(tags) => tags.seam(),
+            UnitCutter::Fragments(fragments) => fragments.seam(),
         }
     }
 }
 
-/// Passes bytes of a unit that is too long to be held.
+/// Passes bytes of a unit that is too long to wait.
 fn copy(bytes_left: &mut u64, seen: &[u8], out: &mut Vec<u8>) -> u64 {
     let length = (*bytes_left).min(seen.len() as u64);
     *bytes_left -= length;
@@ -529,10 +544,10 @@ fn copy(bytes_left: &mut u64, seen: &[u8], out: &mut Vec<u8>) -> u64 {
 
 /// Cuts Ogg into pages. Bytes between pages pass as they come.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-struct Pages;
+struct PageCutter;
 
-impl Walker<Vec<u8>> for Pages {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> LookResult {
+impl Walker<Vec<u8>> for PageCutter {
+    fn step(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> StepResult {
         let length = match Page::read(seen) {
             Ok(page) => page.length(),
             Err(Unread::Needs(length)) => return Err(Unread::Needs(length)),

@@ -9,9 +9,9 @@ mod setup;
 use super::super::Unsupported;
 use super::super::mp4::{
     BOX_HEAD_BYTES, BoxHead, MOOF_BYTES_MAX, TrackBox, TrackFragment, box_head, boxed, boxes,
-    child, children, decode_time, duration_of, number, places,
+    child, child_ranges, children, decode_time, duration_of, number,
 };
-use super::super::window::{LookResult, Unread, Walker, whole};
+use super::super::window::{StepResult, Unread, Walker, whole};
 use super::copy;
 use super::timeline::{TRACKS_MAX, Timeline};
 use setup::Descriptions;
@@ -19,7 +19,7 @@ pub(super) use setup::are_alike;
 
 /// Cutter of fragmented MP4. It also moves the times.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(in super::super) struct Fragments {
+pub(in super::super) struct FragmentCutter {
     pub unit_bytes_max: usize,
     /// Longest box that is read whole: at most [`MOOF_BYTES_MAX`]. A unit may be longer.
     box_bytes_max: usize,
@@ -58,10 +58,10 @@ struct Run {
 
 const SECOND: i128 = 1_000_000_000;
 
-impl Fragments {
+impl FragmentCutter {
     /// Returns a cutter for the first source. A longer fragment passes as it comes.
-    pub fn new(unit_bytes_max: usize) -> Fragments {
-        Fragments {
+    pub fn new(unit_bytes_max: usize) -> FragmentCutter {
+        FragmentCutter {
             unit_bytes_max,
             box_bytes_max: unit_bytes_max.min(MOOF_BYTES_MAX),
             is_later: false,
@@ -89,7 +89,7 @@ impl Fragments {
         let runs = self.runs(content).collect::<Option<Vec<Run>>>();
         let runs = runs.ok_or(Unsupported)?;
         let first = runs.iter().map(Run::begins_at).min().ok_or(Unsupported)?;
-        let Some(placed) = self.place(&runs, first) else {
+        let Some(placed) = self.new_times(&runs, first) else {
             return Ok(false);
         };
         for (run, moved) in runs.iter().zip(&placed) {
@@ -121,14 +121,17 @@ impl Fragments {
     }
 
     /// Returns the new time of each part. `None` if one of them is over.
-    fn place(&mut self, runs: &[Run], first: i64) -> Option<Vec<i64>> {
+    fn new_times(&mut self, runs: &[Run], first: i64) -> Option<Vec<i64>> {
         loop {
             let shift = self.timeline.shift(first);
-            let mut place = |run: &Run| {
+            let mut new_time = |run: &Run| {
                 self.timeline
-                    .place(u64::from(run.clock.track), run.begins_at())
+                    .new_time(u64::from(run.clock.track), run.begins_at())
             };
-            let placed = runs.iter().map(&mut place).collect::<Option<Vec<i64>>>()?;
+            let placed = runs
+                .iter()
+                .map(&mut new_time)
+                .collect::<Option<Vec<i64>>>()?;
             // If the clock of a track has begun again, all parts are placed again. From then on
             // they are ahead of their ends.
             if self.timeline.shift(first) == shift {
@@ -160,14 +163,14 @@ impl Fragments {
     }
 
     /// Reads a whole `moof` and the box after it.
-    fn look_at_fragment(&mut self, seen: &[u8], head: &BoxHead, out: &mut Vec<u8>) -> LookResult {
+    fn step_fragment(&mut self, seen: &[u8], head: &BoxHead, out: &mut Vec<u8>) -> StepResult {
         let moof_bytes = head.length as usize;
-        let behind = box_head(&seen[moof_bytes..]).map_err(|unread| match unread {
+        let after = box_head(&seen[moof_bytes..]).map_err(|unread| match unread {
             Unread::Needs(length) => Unread::Needs(moof_bytes + length),
             Unread::Other(_) => unread,
         })?;
-        let mdat_bytes = if &behind.kind == b"mdat" {
-            behind.length
+        let mdat_bytes = if &after.kind == b"mdat" {
+            after.length
         } else {
             0
         };
@@ -234,8 +237,8 @@ impl TrackClock {
     }
 }
 
-impl Walker<Vec<u8>> for Fragments {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> LookResult {
+impl Walker<Vec<u8>> for FragmentCutter {
+    fn step(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> StepResult {
         if self.mdat_bytes_left > 0 {
             return Ok(copy(&mut self.mdat_bytes_left, seen, out));
         }
@@ -254,7 +257,7 @@ impl Walker<Vec<u8>> for Fragments {
         }
         let whole = whole(seen, head.length, self.box_bytes_max)?;
         if &head.kind == b"moof" {
-            return self.look_at_fragment(seen, &head, out);
+            return self.step_fragment(seen, &head, out);
         }
         if &head.kind == b"moov" {
             self.clocks = clocks(&whole[head.bytes..]).ok_or(Unsupported)?;
@@ -340,7 +343,9 @@ fn outgrows(field: &[u8], time: u64) -> bool {
 
 /// Returns the boxes in a box. `None` if anything else is in it.
 fn whole_boxes(content: &[u8]) -> Option<impl Iterator<Item = ([u8; 4], &[u8])>> {
-    let end = places(content).last().map_or(0, |(_, place)| place.end);
+    let end = child_ranges(content)
+        .last()
+        .map_or(0, |(_, place)| place.end);
     (end == content.len()).then(|| boxes(content))
 }
 
@@ -376,19 +381,19 @@ fn clocks(moov: &[u8]) -> Option<Vec<TrackClock>> {
     let mut clocks = tracks.map(clock).collect::<Option<Vec<TrackClock>>>()?;
     clocks.sort_by_key(|clock| clock.track);
     clocks.dedup_by_key(|clock| clock.track);
-    let mut is_told = [false; TRACKS_MAX];
+    let mut is_found = [false; TRACKS_MAX];
     for trex in children(child(moov, b"mvex")?, b"trex") {
         let Some(track) = number(trex, 4) else {
             continue;
         };
         if let Ok(index) = clocks.binary_search_by_key(&track, |clock| clock.track)
-            && !std::mem::replace(&mut is_told[index], true)
+            && !std::mem::replace(&mut is_found[index], true)
         {
             clocks[index].usual_duration = number(trex, 12)?;
         }
     }
-    let are_told = !is_told[..clocks.len()].contains(&false);
-    are_told.then_some(clocks)
+    let are_found = !is_found[..clocks.len()].contains(&false);
+    are_found.then_some(clocks)
 }
 
 #[cfg(test)]

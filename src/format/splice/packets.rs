@@ -6,28 +6,28 @@
 
 use super::super::Unsupported;
 use super::super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet, Shape, decoding_time};
-use super::super::window::{LookResult, Walker, grow};
+use super::super::window::{StepResult, Walker, grow};
 use super::seam::{NULL_PID, Seam};
 use crate::copied::Copied;
 use crate::time::MediaTime;
 
 /// Cutter of MPEG-TS.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) struct Packets {
+pub(super) struct PacketCutter {
     pub aligner: Aligner,
     /// Shape of the previous source's packets.
-    had: Option<Shape>,
+    output_shape: Option<Shape>,
     /// Bytes since the last packet: at most [`OUT_OF_STEP_BYTES_MAX`].
     bytes_without: usize,
-    pub waiting: HeldPackets,
+    pub waiting: WaitingPackets,
     /// Marks jumps, if another source came before this one.
     seam: Option<Box<Seam>>,
 }
 
 /// Packets from the first one on whose PES packet is not whole.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub struct HeldPackets {
-    /// Maximal number of bytes that wait, if they are fewer than [`HELD_BYTES_MAX`].
+pub struct WaitingPackets {
+    /// Maximal number of bytes that wait, if they are fewer than [`WAITING_BYTES_MAX`].
     pub bytes_max: usize,
     /// The packets: at most that many bytes. Each byte moves to the front at most [`OPEN_MAX`]
     /// times.
@@ -44,38 +44,38 @@ pub struct HeldPackets {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct OpenPes {
     pid: u16,
-    /// Position of its first byte among the held packets.
+    /// Position of its first byte among the waiting packets.
     begin: usize,
     /// Bytes of it that are to come. `None` if only the next PES packet shows where it ends.
     bytes_left: Option<usize>,
     /// The first other stream that began a PES packet since this one's last packet, and the time of
     /// that.
     since: Option<(u16, MediaTime)>,
-    /// [`HeldPackets::others`] when it began. After a hand-over it counts from 0.
+    /// [`WaitingPackets::others`] when it began. After a hand-over it counts from 0.
     #[cfg_attr(feature = "handover", serde(skip))]
     others_before: usize,
 }
 
 /// Maximal number of bytes that wait, even if a unit may be longer. All of them go out at once, and
 /// the stream scans them in that turn. A larger picture passes as it comes.
-pub(super) const HELD_BYTES_MAX: usize = 1024 * 1024;
+pub(super) const WAITING_BYTES_MAX: usize = 1024 * 1024;
 /// Maximal number of packets with tables or unknown content that wait. A scan of these costs most.
 const OTHERS_MAX: usize = 1024;
-/// Maximal number of streams whose PES packets are held at once.
+/// Maximal number of streams whose PES packets wait at once.
 const OPEN_MAX: usize = 32;
 /// When another stream has run for this time, the rest of a PES packet does not come, or has come:
 /// a picture may last for minutes. In ticks of 90 kHz.
 const AWAITED_TICKS: i64 = 45_000;
 
-impl Packets {
+impl PacketCutter {
     /// Returns a cutter before the first packet. It holds at most `bytes_max`; more passes as it
     /// comes.
-    pub fn new(bytes_max: usize) -> Packets {
-        Packets {
+    pub fn new(bytes_max: usize) -> PacketCutter {
+        PacketCutter {
             aligner: Aligner::default(),
-            had: None,
+            output_shape: None,
             bytes_without: 0,
-            waiting: HeldPackets {
+            waiting: WaitingPackets {
                 bytes_max,
                 bytes: Copied::default(),
                 open: Vec::new(),
@@ -87,19 +87,19 @@ impl Packets {
 
     /// Begins another source. Packets that wait for the rest of the previous source are left out.
     pub fn seam(&mut self) {
-        let had = self.aligner.shape.or(self.had);
-        *self = Packets {
-            had,
+        let output_shape = self.aligner.shape.or(self.output_shape);
+        *self = PacketCutter {
+            output_shape,
             seam: Some(Box::default()),
-            ..Packets::new(self.waiting.bytes_max)
+            ..PacketCutter::new(self.waiting.bytes_max)
         };
     }
 
     /// Returns whether a source with this header has packets of the same shape. Demultiplexers rely
     /// on it.
     pub fn are_like(&self, header: &[u8]) -> bool {
-        let shapes = self.had.zip(Shape::of_header(header));
-        shapes.is_none_or(|(had, has)| had == has)
+        let shapes = self.output_shape.zip(Shape::of_header(header));
+        shapes.is_none_or(|(output_shape, has)| output_shape == has)
     }
 
     /// Passes all packets that wait.
@@ -118,8 +118,8 @@ impl Packets {
 }
 
 /// Bytes between packets are left out. Too many of them in a row are an error.
-impl Walker<Vec<u8>> for Packets {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> LookResult {
+impl Walker<Vec<u8>> for PacketCutter {
+    fn step(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> StepResult {
         let left = (OUT_OF_STEP_BYTES_MAX as usize).saturating_sub(self.bytes_without);
         if left == 0 {
             self.release(out);
@@ -140,9 +140,9 @@ impl Walker<Vec<u8>> for Packets {
     }
 }
 
-impl HeldPackets {
+impl WaitingPackets {
     fn take(&mut self, packet: Packet<'_>, out: &mut Vec<u8>) {
-        let bytes_max = self.bytes_max.min(HELD_BYTES_MAX);
+        let bytes_max = self.bytes_max.min(WAITING_BYTES_MAX);
         let others_before = self.open.first().map(|open| open.others_before);
         let others = others_before.map_or(0, |before| self.others - before);
         if self.bytes.len() + packet.whole.len() > bytes_max || others > OTHERS_MAX {

@@ -61,9 +61,9 @@ impl Seam {
         if !jumps && !leaps {
             return hand_on(packet);
         }
-        let (before, behind) = packet.around();
+        let (before, after) = packet.around();
         let mut hand_on_as = |bytes: &[u8]| {
-            let whole = [before, bytes, behind].concat();
+            let whole = [before, bytes, after].concat();
             Packet::within(&whole, before.len())
                 .into_iter()
                 .for_each(&mut hand_on);

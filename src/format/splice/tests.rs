@@ -39,17 +39,17 @@ fn begun(bytes: &[u8], unit_bytes_max: usize) -> (Splicer, Vec<u8>) {
 fn a_splicer_tells_whether_it_waits_for_a_source() {
     let first = flv(0, 3);
     let (mut splicer, mut out) = begun(&first, 1_000);
-    assert!(out == first && !splicer.is_joining());
+    assert!(out == first && !splicer.is_between_sources());
     assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
-    assert!(splicer.is_joining());
+    assert!(splicer.is_between_sources());
     // A source that breaks off before its join point leaves nothing.
     assert!(splicer.feed(&flv(7_000, 1)[..20], &mut out).is_ok());
-    assert!(splicer.is_joining() && out == first);
-    assert!(splicer.break_off(None, Vec::new()) && splicer.is_joining());
+    assert!(splicer.is_between_sources() && out == first);
+    assert!(splicer.break_off(None, Vec::new()) && splicer.is_between_sources());
     assert!(splicer.feed(&flv(7_000, 3), &mut out).is_ok());
-    assert!(!splicer.is_joining());
-    let behind = flv(120, 3);
-    assert_eq!(out, [&first[..], &behind[13..]].concat());
+    assert!(!splicer.is_between_sources());
+    let after = flv(120, 3);
+    assert_eq!(out, [&first[..], &after[13..]].concat());
     // The end of a later source's last unit is left out. Bytes that pass are not held.
     assert!(
         splicer
@@ -57,8 +57,8 @@ fn a_splicer_tells_whether_it_waits_for_a_source() {
             .is_ok()
     );
     splicer.finish(&mut out);
-    assert_eq!(out.len(), first.len() + behind.len() - 13);
-    assert!(matches!(splicer.stage, Phase::Through));
+    assert_eq!(out.len(), first.len() + after.len() - 13);
+    assert!(matches!(splicer.phase, SplicePhase::Through));
     assert!(!splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
 }
 
@@ -88,7 +88,7 @@ fn a_source_without_a_join_point_is_incompatible_after_a_unit() {
             Ok(())
         };
         assert_eq!(told, expected);
-        assert!(out == first && splicer.is_joining() != is_let_go);
+        assert!(out == first && splicer.is_between_sources() != is_let_go);
     }
 }
 
@@ -109,19 +109,19 @@ fn a_source_of_tiny_units_is_incompatible_after_little_work() {
 /// At most: a unit, two headers, the scanner, and some more.
 #[test]
 fn the_memory_bound_follows_from_the_length_of_a_unit() {
-    let none = Splicer::held_bytes_max(0);
-    assert_eq!(Splicer::held_bytes_max(1_000), none + 1_000);
-    assert_eq!(none, 2 * HEADER_BYTES_MAX + HELD_BYTES_MAX + 131_072);
+    let none = Splicer::memory_bytes_max(0);
+    assert_eq!(Splicer::memory_bytes_max(1_000), none + 1_000);
+    assert_eq!(none, 2 * HEADER_BYTES_MAX + MEMORY_BYTES_MAX + 131_072);
 }
 
 /// Bytes of a unit that is too long.
 #[test]
 fn a_long_unit_passes_up_to_its_end() {
-    for (left, expected, behind) in [(3, 3, 0), (5, 5, 0), (9, 5, 4)] {
+    for (left, expected, after) in [(3, 3, 0), (5, 5, 0), (9, 5, 4)] {
         let (mut bytes_left, mut out) = (left, Vec::new());
         let passed = copy(&mut bytes_left, &[1, 2, 3, 4, 5], &mut out);
         assert_eq!(passed, expected);
-        assert_eq!((bytes_left, out.len() as u64), (behind, expected));
+        assert_eq!((bytes_left, out.len() as u64), (after, expected));
     }
 }
 
@@ -144,24 +144,24 @@ fn a_handed_over_splicer_that_cannot_be_is_refused() {
         }
     };
     let (opening, _) = begun(b"FL", 1_000);
-    let gone = ("/stage/Opening/gone_out", json!(2), json!(3));
+    let gone = ("/phase/Opening/bytes_sent", json!(2), json!(3));
     check(&opening, &[gone]);
     // Its scanner has read as many bytes as there are.
-    assert!(!told_otherwise(&opening, "/stage/Opening/bytes", json!("FLV")).is_valid(1_000));
+    assert!(!told_otherwise(&opening, "/phase/Opening/bytes", json!("FLV")).is_valid(1_000));
     let (mut splicer, mut out) = begun(&flv(0, 3), 1_000);
     let offset = (u64::MAX / 4, u64::MAX / 4 + 1);
     let seen = HEADER_BYTES_MAX + 64;
     check(
         &splicer,
         &[
-            ("/stage/Running/offset", json!(offset.0), json!(offset.1)),
-            ("/stage/Running/window/wanted", json!(seen), json!(seen + 1)),
+            ("/phase/Running/offset", json!(offset.0), json!(offset.1)),
+            ("/phase/Running/window/wanted", json!(seen), json!(seen + 1)),
         ],
     );
     // A unit may be longer than a header.
     let unit = HEADER_BYTES_MAX + 500;
     for (wanted, fits) in [(unit + 64, true), (unit + 65, false)] {
-        let told = told_otherwise(&splicer, "/stage/Running/window/wanted", json!(wanted));
+        let told = told_otherwise(&splicer, "/phase/Running/window/wanted", json!(wanted));
         assert_eq!(told.is_valid(unit), fits);
     }
     assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
@@ -170,17 +170,21 @@ fn a_handed_over_splicer_that_cannot_be_is_refused() {
         &splicer,
         &[
             (
-                "/stage/Joining/had/header/rest",
+                "/phase/AwaitingJoinPoint/output/header/rest",
                 header.0.clone(),
                 header.1.clone(),
             ),
-            ("/stage/Joining/bytes/rest", zeros(1_000), zeros(1_001)),
+            (
+                "/phase/AwaitingJoinPoint/bytes/rest",
+                zeros(1_000),
+                zeros(1_001),
+            ),
         ],
     );
     assert!(splicer.feed(FLV_HEAD, &mut out).is_ok());
     assert!(splicer.is_valid(1_000));
     assert!(splicer.feed(&flv(0, 3)[13..], &mut out).is_ok());
-    let had = "/stage/Running/had/header/rest";
+    let had = "/phase/Running/output/header/rest";
     check(&splicer, &[(had, header.0, header.1)]);
 }
 
@@ -216,10 +220,10 @@ fn the_limit_of_now_counts_from_a_sources_first_byte() {
 fn a_handed_over_splicer_has_the_limit_of_the_new_options() {
     for format in [Format::MpegTs, Format::WebM, Format::Flv, Format::Mp4] {
         let mut splicer = Splicer::new(1_000);
-        let cutter = Cutter::new(format, 1_000, 0);
-        splicer.stage = Phase::Running(Running::new(cutter, format, None));
+        let cutter = UnitCutter::new(format, 1_000, 0);
+        splicer.phase = SplicePhase::Running(Running::new(cutter, format, None));
         assert!(splicer.restore(999), "{format:?}");
-        let Phase::Running(Running { cutter, .. }) = &mut splicer.stage else {
+        let SplicePhase::Running(Running { cutter, .. }) = &mut splicer.phase else {
             panic!("{format:?} runs");
         };
         let is_changed = cutter.limit_units(999);
@@ -228,7 +232,7 @@ fn a_handed_over_splicer_has_the_limit_of_the_new_options() {
     let (mut splicer, _) = begun(&flv(0, 3), 1_000);
     assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
     assert!(splicer.restore(999));
-    let Phase::Joining(joining) = &mut splicer.stage else {
+    let SplicePhase::AwaitingJoinPoint(joining) = &mut splicer.phase else {
         panic!("it waits");
     };
     assert!(!joining.cutter.limit_units(999) && splicer.unit_bytes_max == 999);
@@ -252,7 +256,7 @@ fn a_handed_over_cutter_that_cannot_be_is_refused() {
     for (format, place, can_be, cannot) in [
         (
             Format::MpegTs,
-            "Packets/aligner/held",
+            "Packets/aligner/pending",
             zeros(816),
             zeros(817),
         ),
@@ -277,9 +281,9 @@ fn a_handed_over_cutter_that_cannot_be_is_refused() {
         (Format::Flv, "Tags/timeline/tracks", most, more),
     ] {
         let mut splicer = Splicer::new(1_000);
-        let cutter = Cutter::new(format, 1_000, 0);
-        splicer.stage = Phase::Running(Running::new(cutter, format, None));
-        let place = format!("/stage/Running/cutter/{place}");
+        let cutter = UnitCutter::new(format, 1_000, 0);
+        splicer.phase = SplicePhase::Running(Running::new(cutter, format, None));
+        let place = format!("/phase/Running/cutter/{place}");
         assert!(
             told_otherwise(&splicer, &place, can_be).is_valid(1_000),
             "{place}"
@@ -299,7 +303,7 @@ fn a_handed_over_cutter_that_cannot_be_is_refused() {
         ];
         let told = values.into_iter().fold(
             told_otherwise(&opening, "/unit_bytes_max", json!(1_000)),
-            |told, (place, value)| told_otherwise(&told, &format!("/stage/Opening/{place}"), value),
+            |told, (place, value)| told_otherwise(&told, &format!("/phase/Opening/{place}"), value),
         );
         assert_eq!(told.is_valid(1_000), fits, "{bytes}");
     }

@@ -79,7 +79,7 @@ impl Timeline {
     /// Returns the new time of a unit. `None` if its track is past that time: sound from before the
     /// first picture, at a seam. A time further back is that of a clock that has begun again. It
     /// continues at the end of the stream.
-    pub fn place(&mut self, number: u64, time: i64) -> Option<i64> {
+    pub fn new_time(&mut self, number: u64, time: i64) -> Option<i64> {
         let moved = time.checked_add(self.shift(time))?;
         let track = self.index_of(number).ok().map(|index| &self.tracks[index]);
         let back = track.map_or(0, |track| track.seam.saturating_sub(moved));
@@ -178,19 +178,19 @@ mod tests {
     fn a_source_continues_where_the_longest_track_ended() {
         let mut timeline = Timeline::new(1000);
         for (track, time) in [(1, 0), (2, 5), (1, 40), (2, 25), (1, 80), (2, 45)] {
-            assert_eq!(timeline.place(track, time), Some(time));
+            assert_eq!(timeline.new_time(track, time), Some(time));
             timeline.note(track, time, None).unwrap();
         }
         assert!(timeline.is_unmoved());
         timeline.seam();
         // Its first picture comes at 7000, and some of its sound before that.
-        assert_eq!(timeline.place(1, 7000), Some(120));
+        assert_eq!(timeline.new_time(1, 7000), Some(120));
         timeline.note(1, 120, None).unwrap();
-        assert_eq!(timeline.place(2, 6950), Some(70));
-        assert_eq!(timeline.place(2, 6940), None);
+        assert_eq!(timeline.new_time(2, 6950), Some(70));
+        assert_eq!(timeline.new_time(2, 6940), None);
         // A picture that is shown before those it follows is not past.
         timeline.note(1, 240, Some(40)).unwrap();
-        assert_eq!(timeline.place(1, 7080), Some(200));
+        assert_eq!(timeline.new_time(1, 7080), Some(200));
     }
 
     #[test]
@@ -200,7 +200,7 @@ mod tests {
             timeline.note_frames(1, time, None, frames).unwrap();
         }
         timeline.seam();
-        assert_eq!(timeline.place(1, 5000), Some(380));
+        assert_eq!(timeline.new_time(1, 5000), Some(380));
     }
 
     #[test]
@@ -210,10 +210,10 @@ mod tests {
             timeline.note(1, time, Some(40)).unwrap();
         }
         timeline.seam();
-        assert_eq!(timeline.place(1, 3_600_000), Some(120));
+        assert_eq!(timeline.new_time(1, 3_600_000), Some(120));
         timeline.note(1, 120, Some(40)).unwrap();
-        assert_eq!(timeline.place(1, 0), Some(160));
-        assert_eq!(timeline.place(1, 40), Some(200));
+        assert_eq!(timeline.new_time(1, 0), Some(160));
+        assert_eq!(timeline.new_time(1, 40), Some(200));
     }
 
     #[test]
@@ -221,13 +221,13 @@ mod tests {
         for time in [i64::MIN, -1, 0, i64::MAX] {
             for next in [i64::MIN, 0, i64::MAX] {
                 let mut timeline = Timeline::new(1);
-                let moved = timeline.place(1, time);
+                let moved = timeline.new_time(1, time);
                 if let Some(moved) = moved {
                     timeline.note(1, moved, Some(i64::MAX)).unwrap();
                 }
                 timeline.seam();
-                let _ = timeline.place(1, next);
-                let _ = timeline.place(2, time);
+                let _ = timeline.new_time(1, next);
+                let _ = timeline.new_time(2, time);
             }
         }
     }
@@ -240,7 +240,7 @@ mod tests {
             timeline.note_frames(1, *time, *length, *frames).unwrap();
         }
         timeline.seam();
-        timeline.place(1, 0).unwrap()
+        timeline.new_time(1, 0).unwrap()
     }
 
     #[test]
@@ -307,13 +307,13 @@ mod tests {
             timeline.note(2, 0, Some(40)).unwrap();
             timeline.seam();
             assert!(!timeline.is_unmoved());
-            assert_eq!(timeline.place(1, 50_000), Some(40));
+            assert_eq!(timeline.new_time(1, 50_000), Some(40));
             assert!(!timeline.is_unmoved());
             timeline.note(1, 40, Some(500)).unwrap();
             if has_gone_on {
                 timeline.note(2, 40, Some(40)).unwrap();
             }
-            let told = timeline.place(2, 50_000 - back);
+            let told = timeline.new_time(2, 50_000 - back);
             assert_eq!(told, placed, "{back} back, {has_gone_on}");
         }
     }

@@ -12,7 +12,7 @@ struct Records {
 }
 
 impl Walker<()> for Records {
-    fn look(&mut self, seen: &[u8], at: u64, _: &mut ()) -> Result<u64, Unread> {
+    fn step(&mut self, seen: &[u8], at: u64, _: &mut ()) -> Result<u64, Unread> {
         let length = usize::from(seen[0]);
         if length == 0 {
             return Err(Unsupported.into());
@@ -73,7 +73,7 @@ fn the_walker_sees_each_record_once_however_the_bytes_are_cut() {
         }
         assert!(walker.read == expected, "in pieces of {piece}");
         assert!(
-            window.held.is_empty() && window.skip == 0,
+            window.pending.is_empty() && window.skip == 0,
             "all of it was passed"
         );
     }
@@ -87,7 +87,7 @@ fn the_walker_sees_each_record_once_however_the_bytes_are_cut() {
 struct Asks(Vec<Result<u64, Unread>>, Vec<(u64, usize)>);
 
 impl Walker<()> for Asks {
-    fn look(&mut self, seen: &[u8], at: u64, _: &mut ()) -> Result<u64, Unread> {
+    fn step(&mut self, seen: &[u8], at: u64, _: &mut ()) -> Result<u64, Unread> {
         self.1.push((at, seen.len()));
         if self.0.is_empty() {
             return Err(Unsupported.into());
@@ -116,11 +116,15 @@ fn the_window_holds_no_more_than_the_walker_wants() {
     let mut feed = |bytes: usize| {
         let result = window.walk(&mut asks, &vec![5; bytes], at, &mut ());
         at += bytes as u64;
-        let (held, passed, room) = (window.held.len(), window.passed, window.held.capacity());
-        assert!(room >= held && (result.is_err() || room <= 4 * 70_000));
-        (asks.1.len(), held - passed, room)
+        let (pending, passed, room) = (
+            window.pending.len(),
+            window.passed,
+            window.pending.capacity(),
+        );
+        assert!(room >= pending && (result.is_err() || room <= 4 * 70_000));
+        (asks.1.len(), pending - passed, room)
     };
-    // Looks, held bytes, and room.
+    // Looks, pending bytes, and room.
     assert_eq!(feed(10), (1, 10, 10));
     assert_eq!(feed(20), (1, 30, 40));
     assert_eq!(feed(5_969), (1, 5_999, 5_999));
@@ -154,7 +158,7 @@ fn the_window_holds_no_more_than_the_walker_wants() {
 #[test]
 fn passed_bytes_are_dropped_when_they_are_many_and_the_others_few() {
     // Held, passed at once, left, and passed bytes that are still there.
-    for (held, passed, left, kept) in [
+    for (pending, passed, left, kept) in [
         (100, 10, 90, 10),
         (100, 100, 0, 0),
         (8_192, 4_095, 4_097, 4_095),
@@ -166,30 +170,33 @@ fn passed_bytes_are_dropped_when_they_are_many_and_the_others_few() {
         (KEPT, KEPT, 0, 0),
     ] {
         let mut window = Window {
-            held: vec![1; held].into(),
+            pending: vec![1; pending].into(),
             ..Window::default()
         };
         window.pass_held(passed as u64);
         let counts = (
-            window.held.len() - window.passed,
+            window.pending.len() - window.passed,
             window.passed,
             window.skip,
         );
-        assert_eq!(counts, (left, kept, 0), "{passed} of {held}");
-        assert!(window.held.capacity() >= held, "the room stays");
+        assert_eq!(counts, (left, kept, 0), "{passed} of {pending}");
+        assert!(window.pending.capacity() >= pending, "the room stays");
         // And more than there is.
         window.pass_held(left as u64 + 7);
-        assert_eq!((window.held.len(), window.passed, window.skip), (0, 0, 7));
-        assert!(window.held.capacity() >= held, "the room stays");
+        assert_eq!(
+            (window.pending.len(), window.passed, window.skip),
+            (0, 0, 7)
+        );
+        assert!(window.pending.capacity() >= pending, "the room stays");
     }
     let mut window = Window {
-        held: vec![1; KEPT + 1].into(),
+        pending: vec![1; KEPT + 1].into(),
         ..Window::default()
     };
     window.pass_held(1);
-    assert!(window.held.capacity() > KEPT, "there is something left");
+    assert!(window.pending.capacity() > KEPT, "there is something left");
     window.pass_held(KEPT as u64);
-    assert_eq!((window.held.capacity(), window.passed), (0, 0));
+    assert_eq!((window.pending.capacity(), window.passed), (0, 0));
 }
 
 #[test]
@@ -231,9 +238,9 @@ fn the_rest_has_all_bytes_that_no_walker_has_passed() {
             result = walk(&mut window, &mut walker, second, cut as u64);
         }
         assert_eq!(result, Err(Unsupported), "cut at {cut}");
-        assert_eq!(window.take_rest(last), stream[204..fed], "cut at {cut}");
+        assert_eq!(window.take_unread(last), stream[204..fed], "cut at {cut}");
         assert_eq!(
-            (window.held.capacity(), window.skip, window.wanted),
+            (window.pending.capacity(), window.skip, window.wanted),
             (0, 0, 0)
         );
     }
@@ -241,15 +248,15 @@ fn the_rest_has_all_bytes_that_no_walker_has_passed() {
     let (mut window, mut walker) = (Window::default(), Records::default());
     let bytes = [&record(2, 1)[..], &record(200, 2)[..50]].concat();
     assert_eq!(walk(&mut window, &mut walker, &bytes, 0), Ok(()));
-    assert_eq!(window.take_rest(&bytes), record(200, 2)[..50]);
+    assert_eq!(window.take_unread(&bytes), record(200, 2)[..50]);
 }
 
 #[cfg(feature = "handover")]
 #[test]
 fn a_handed_over_window_that_cannot_be_is_refused() {
-    let fits = |held: usize, passed: usize, wanted: usize, offset: u64| {
+    let fits = |pending: usize, passed: usize, wanted: usize, offset: u64| {
         let window = Window {
-            held: vec![0; held].into(),
+            pending: vec![0; pending].into(),
             passed,
             wanted,
             ..Window::default()
@@ -288,7 +295,7 @@ fn held_bytes_are_work_when_the_last_one_has_come() {
     let walk = |window: &mut Window, bytes: &[u8], offset| {
         let read = window.walk(&mut Records::default(), bytes, offset, &mut ());
         assert!(read.is_ok());
-        window.take_held_work()
+        window.take_pending_work()
     };
     assert_eq!(walk(&mut window, &record, 0), 0);
     assert_eq!(walk(&mut window, &record[..199], 200), 0);

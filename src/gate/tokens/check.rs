@@ -17,8 +17,8 @@ impl Tokens {
     pub(super) fn check_views(&self) {
         self.check_sessions();
         self.check_inbound();
-        self.check_shuts();
-        let tuples = self.in_order.values().map(|tuple| tuple.held_bytes());
+        self.check_expiries();
+        let tuples = self.in_order.values().map(|tuple| tuple.memory_bytes());
         let lists = self.sessions.values().map(Session::destinations_bytes);
         let bytes = tuples.chain(lists).sum::<usize>();
         assert_eq!(bytes, self.tuples_bytes, "tuples' bytes");
@@ -62,14 +62,14 @@ impl Tokens {
         assert_eq!(tuples, self.len(), "tuples in no session");
     }
 
-    fn check_shuts(&self) {
+    fn check_expiries(&self) {
         let mut known = BTreeMap::new();
         for (serial, tuple) in &self.in_order {
-            if let Some(shuts) = tuple.http().and_then(Grant::shuts) {
-                known.insert((shuts, *serial), ());
+            if let Some(expiry) = tuple.http().and_then(Grant::expiry) {
+                known.insert((expiry, *serial), ());
             }
         }
-        assert_eq!(known, self.shuts, "the order in which tuples are over");
+        assert_eq!(known, self.expiries, "the order in which tuples are over");
         let keys = self.in_order.values().filter(|tuple| {
             let grant = tuple.http();
             grant.is_some_and(|grant| grant.terms.opens.is_some())

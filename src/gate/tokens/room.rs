@@ -13,7 +13,7 @@ impl Tokens {
     /// that expired first in front. It spares tuples that limit keys or UDP sources.
     pub(super) fn to_forget(&self, now: UnixTime) -> Vec<Record> {
         let excess = self.len().saturating_sub(self.limits.tokens_max);
-        let over = self.shuts.range(..=(now, u64::MAX));
+        let over = self.expiries.range(..=(now, u64::MAX));
         let over = over.filter_map(|((_, serial), ())| self.in_order.get(serial));
         let over = over.filter(|tuple| !self.limits_others(tuple));
         let session = |tuple: &Rc<Tuple>| Record::Forget {

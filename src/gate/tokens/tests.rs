@@ -649,18 +649,18 @@ fn expired_tokens_make_room_for_valid_ones() {
 #[test]
 fn a_table_that_is_empty_again_holds_nothing() {
     let mut tokens = Tokens::new(LIMITS);
-    let empty = tokens.held_bytes();
+    let empty = tokens.memory_bytes();
     let key = || grant(Direction::Out, key_to("show"));
     for name in ["a", "b", "c"] {
         let added = tokens.add(&session(name), key(), vec![literal("192.0.2.1:5")]);
         assert!(added.is_ok());
     }
     for name in ["a", "b", "c"] {
-        assert!(tokens.held_bytes() > empty);
+        assert!(tokens.memory_bytes() > empty);
         assert_eq!(tokens.revoke(&session(name)).len(), 2);
         tokens.check();
     }
-    assert_eq!(tokens.held_bytes(), empty);
+    assert_eq!(tokens.memory_bytes(), empty);
 }
 
 /// When few of many sessions are left, the table is small again.
@@ -677,12 +677,12 @@ fn a_table_shrinks_when_few_tuples_are_left() {
     let mut held = Vec::new();
     for (n, name) in names.iter().enumerate() {
         assert!(tokens.add(name, key(), clients(n)).is_ok());
-        held.push(tokens.held_bytes());
+        held.push(tokens.memory_bytes());
     }
     for (n, name) in names.iter().enumerate().rev() {
         // Twice the memory of this number for tuples, and four times for tables, of which half was
         // free before.
-        assert!(tokens.held_bytes() <= 4 * held[n], "{n}");
+        assert!(tokens.memory_bytes() <= 4 * held[n], "{n}");
         tokens.revoke(name);
         tokens.check();
     }
@@ -698,14 +698,14 @@ fn details_show_all_terms_of_a_token() {
         note: crate::gate::Note::parse("desk \"3\""),
         ..key_to("show")
     };
-    let before = tokens.held_bytes();
+    let before = tokens.memory_bytes();
     tokens
         .add(&session("key"), grant(Direction::Out, terms), Vec::new())
         .expect("room");
     tokens
         .add(&session("show"), None, vec![literal("192.0.2.1:5")])
         .expect("room");
-    assert!(tokens.held_bytes() > before + "keyshowdesk3".len());
+    assert!(tokens.memory_bytes() > before + "keyshowdesk3".len());
     tokens.check();
     let detailed: Vec<_> = tokens
         .after(0)
@@ -1030,18 +1030,18 @@ fn memory_of_a_tuple_is_counted() {
             rtp: rtp.clone(),
         };
         let clients = rtp.len() * size_of::<RtpTuple>();
-        assert_eq!(record.held_bytes(), shared("demo") + fields + clients);
+        assert_eq!(record.memory_bytes(), shared("demo") + fields + clients);
         let mut tokens = Tokens::new(LIMITS);
         tokens
             .add(&session("demo"), http, rtp)
             .expect("there is room");
-        let counted: Vec<usize> = tokens.after(0).map(Tuple::held_bytes).collect();
+        let counted: Vec<usize> = tokens.after(0).map(Tuple::memory_bytes).collect();
         assert_eq!(counted, [tuple + fields + lists * list], "{record:?}");
     }
     let revoke = Record::Revoke {
         session: session("demo"),
     };
-    assert_eq!(revoke.held_bytes(), shared("demo"));
+    assert_eq!(revoke.memory_bytes(), shared("demo"));
 }
 
 /// All entries of the views count, at most a few times.
@@ -1058,8 +1058,8 @@ fn memory_of_the_views_is_counted() {
             let clients = has_client.then_some(client).into_iter().collect();
             tokens.add(&name, http, clients).expect("there is room");
         }
-        let tuples: usize = tokens.after(0).map(Tuple::held_bytes).sum();
-        tokens.held_bytes() - tuples
+        let tuples: usize = tokens.after(0).map(Tuple::memory_bytes).sum();
+        tokens.memory_bytes() - tuples
     };
     let assert_counts = |more: usize, of: usize, what: &str| {
         let least = SESSIONS * of;
@@ -1083,7 +1083,7 @@ fn memory_of_the_views_is_counted() {
     let clients = filled(&|_| Terms::default(), true) - plain;
     let entry = size_of::<(SocketAddr, Vec<Rc<Tuple>>)>() + order;
     assert_counts(clients, entry, "clients by address, and in the order");
-    assert_eq!(Tokens::new(LIMITS).held_bytes(), 0);
+    assert_eq!(Tokens::new(LIMITS).memory_bytes(), 0);
 }
 
 /// A list of destinations counts while it is cached.
@@ -1095,13 +1095,13 @@ fn lists_of_destinations_are_counted() {
     tokens
         .add(&a, grant(Direction::Out, until(9)), clients)
         .expect("there is room");
-    let before = tokens.held_bytes();
+    let before = tokens.memory_bytes();
     let list = tokens.destinations(&a, |_, _| true);
     assert_eq!(list.len(), 2);
     let bytes = 2 * size_of::<Destination>() + 2 * size_of::<usize>();
-    assert_eq!(tokens.held_bytes(), before + bytes);
+    assert_eq!(tokens.memory_bytes(), before + bytes);
     tokens.destinations(&a, |_, _| true);
-    assert_eq!(tokens.held_bytes(), before + bytes, "it is kept once");
+    assert_eq!(tokens.memory_bytes(), before + bytes, "it is kept once");
     tokens.retain_addresses(|address, _| address.ip().to_string() != "192.0.2.1");
     tokens.check();
     // A session without clients has an empty list, which is removed with it.

@@ -31,7 +31,7 @@ impl Cutter {
             }
         }
         let maps_bytes: usize = maps.iter().map(|map| map.bytes.len()).sum();
-        let is_fit = maps_bytes + self.lists_bytes() <= Cutter::HELD_BYTES_MAX
+        let is_fit = maps_bytes + self.lists_bytes() <= Cutter::MEMORY_BYTES_MAX
             && self.times_fit()
             && self.numbers_fit()
             && self.places_fit(newest);
@@ -43,16 +43,19 @@ impl Cutter {
         let of_segments = self.segments.iter().map(|segment| {
             size_of::<Segment>() + segment.lead.len() + size_of_val(&*segment.parts)
         });
-        let filling = self.filling.as_ref();
-        let lead_bytes = filling.map_or(0, |filling| filling.lead.len());
-        of_segments.sum::<usize>() + lead_bytes + self.parts.held_bytes()
+        let open_segment = self.open_segment.as_ref();
+        let lead_bytes = open_segment.map_or(0, |open_segment| open_segment.lead.len());
+        of_segments.sum::<usize>() + lead_bytes + self.parts.memory_bytes()
     }
 
     /// Returns whether the received times can be added.
     fn times_fit(&self) -> bool {
         let segments = self.segments.iter().map(|segment| segment.began);
-        let filling = self.filling.iter().map(|filling| filling.began);
-        let mut times = segments.chain(filling).chain([self.plan.started]);
+        let open_segment = self
+            .open_segment
+            .iter()
+            .map(|open_segment| open_segment.began);
+        let mut times = segments.chain(open_segment).chain([self.plan.started]);
         times.all(|time| time <= SPAN_MAX)
     }
 
@@ -67,8 +70,11 @@ impl Cutter {
     fn places_fit(&self, newest: u64) -> bool {
         let segments = self.segments.iter();
         let places = segments.flat_map(|segment| [segment.from, segment.to]);
-        let filling = self.filling.iter().map(|filling| filling.start.offset);
-        places.chain(filling).chain([newest]).is_sorted()
+        let open_segment = self
+            .open_segment
+            .iter()
+            .map(|open_segment| open_segment.start.offset);
+        places.chain(open_segment).chain([newest]).is_sorted()
     }
 }
 

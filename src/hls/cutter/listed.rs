@@ -33,7 +33,7 @@ impl Cutter {
             extension: self.kind().and_then(extension).unwrap_or(""),
             target: self.target.unwrap_or(1),
             parts: self.parts.ticks_max().filter(|_| !self.is_over()),
-            filling: self.filling_segment(),
+            open_segment: self.open_segment_listed(),
             is_over: self.end == Some(true),
             titles,
             started: self.plan.started,
@@ -56,10 +56,11 @@ impl Cutter {
     }
 
     /// Returns the open segment, with its complete parts.
-    fn filling_segment(&self) -> Segment {
-        let filling = self.filling.as_ref();
-        let is_discontinuous = filling.is_some_and(|filling| filling.is_discontinuous);
-        let start = filling.map_or(0, |filling| filling.start.offset);
+    fn open_segment_listed(&self) -> Segment {
+        let open_segment = self.open_segment.as_ref();
+        let is_discontinuous =
+            open_segment.is_some_and(|open_segment| open_segment.is_discontinuous);
+        let start = open_segment.map_or(0, |open_segment| open_segment.start.offset);
         Segment {
             number: self.number,
             from: start,
@@ -67,11 +68,11 @@ impl Cutter {
             lead: Rc::default(),
             map: self.map.clone(),
             ticks: 0,
-            began: filling.map_or(Duration::ZERO, |filling| filling.began),
+            began: open_segment.map_or(Duration::ZERO, |open_segment| open_segment.began),
             is_discontinuous,
             discontinuities: self.discontinuities.saturating_add(is_discontinuous.into()),
             is_independent: true,
-            parts: filling.map_or(Rc::default(), |_| self.parts.whole[..].into()),
+            parts: open_segment.map_or(Rc::default(), |_| self.parts.whole[..].into()),
         }
     }
 
@@ -99,7 +100,7 @@ impl Cutter {
     /// Returns the complete parts of the open segment, if the stream has parts.
     fn open_parts(&self) -> Option<&[Part]> {
         self.parts.ticks_max()?;
-        self.filling.as_ref().map(|_| &self.parts.whole[..])
+        self.open_segment.as_ref().map(|_| &self.parts.whole[..])
     }
 
     /// Returns the number of complete parts of the open segment, if the stream has parts.

@@ -27,7 +27,7 @@ fn told() -> Value {
     told["segments"] = json!([segment(5), segment(6)]);
     told["number"] = 7.into();
     told["newest"] = point(800);
-    told["filling"] = json!({
+    told["open_segment"] = json!({
         "start": point(700), "began": {"secs": 9, "nanos": 0}, "lead": [],
         "is_discontinuous": false, "is_independent": true, "join": null, "whole": null,
     });
@@ -62,16 +62,16 @@ fn a_handed_over_cutter_is_checked_at_its_limits() {
         ("/segments/0/to", json!(500), json!(499)),
         ("/segments/1/from", json!(700), json!(599)),
         ("/segments/1/to", json!(600), json!(701)),
-        ("/filling/start/offset", json!(900), json!(901)),
+        ("/open_segment/start/offset", json!(900), json!(901)),
         // Times can be added.
         ("/plan/started", span(0), span(1)),
         ("/segments/1/began", span(0), span(1)),
-        ("/filling/began", span(0), span(1)),
+        ("/open_segment/began", span(0), span(1)),
     ] {
         assert!(taken(but(told(), place, can_be)).is_some(), "{place}");
         assert!(taken(but(told(), place, cannot)).is_none(), "{place}");
     }
-    let closed = but(told(), "/filling", Value::Null);
+    let closed = but(told(), "/open_segment", Value::Null);
     for (to, fits) in [(900, true), (901, false)] {
         let told = but(closed.clone(), "/segments/1/to", json!(to));
         assert_eq!(taken(told).is_some(), fits, "{to}");
@@ -82,13 +82,13 @@ fn a_handed_over_cutter_is_checked_at_its_limits() {
 #[test]
 fn a_handed_over_cutter_takes_no_more_memory_than_allowed() {
     let had = taken(told()).expect("it fits").lists_bytes();
-    let room = Cutter::HELD_BYTES_MAX - had;
+    let room = Cutter::MEMORY_BYTES_MAX - had;
     let part = json!({"from": 0, "to": 1, "ticks": 1, "is_independent": true});
     let many =
         |item: &Value, size: usize, more: usize| json!(vec![item.clone(); room / size + more]);
     for (place, item, size) in [
         ("/segments/0/lead", json!(7), 1),
-        ("/filling/lead", json!(7), 1),
+        ("/open_segment/lead", json!(7), 1),
         ("/segments/0/parts", part.clone(), size_of::<Part>()),
         ("/parts/whole", part, size_of::<Part>()),
         ("/parts/early", json!(7), 4),
@@ -137,12 +137,11 @@ fn a_handed_over_cutter_takes_no_more_memory_than_allowed() {
 fn no_handed_over_number_makes_a_cutter_panic() {
     let point = |offset: u64| json!({"offset": offset, "time": u64::MAX, "counter": 255});
     let part = json!({"from": u64::MAX, "to": 0, "ticks": u32::MAX, "is_independent": false});
-    let far = json!({"secs": u64::MAX, "nanos": 0});
     for (place, value) in [
         ("/number", json!(7)),
-        ("/plan/segment", far.clone()),
+        ("/plan/segment", json!({"secs": u64::MAX, "nanos": 0})),
         ("/plan/segment", json!({"secs": 0, "nanos": 0})),
-        ("/plan/began", far),
+        ("/plan/began", json!(u64::MAX)),
         ("/plan/number_min", json!(u64::MAX)),
         ("/newest", point(0)),
         ("/newest", point(u64::MAX)),
@@ -154,9 +153,9 @@ fn no_handed_over_number_makes_a_cutter_panic() {
         ("/discontinuities", json!(u64::MAX)),
         ("/cuts_in_groups", json!(u64::MAX)),
         ("/listed_from", json!(u64::MAX)),
-        ("/filling/join", point(u64::MAX)),
-        ("/filling/whole", point(0)),
-        ("/filling/is_discontinuous", json!(true)),
+        ("/open_segment/join", point(u64::MAX)),
+        ("/open_segment/whole", point(0)),
+        ("/open_segment/is_discontinuous", json!(true)),
         ("/segments/0/parts", json!([part])),
         ("/segments/1/ticks", json!(u32::MAX)),
         ("/segments/1/discontinuities", json!(u64::MAX)),
@@ -187,7 +186,7 @@ fn no_handed_over_number_makes_a_cutter_panic() {
                 let _ = (
                     cutter.reached(),
                     cutter.newest_listed(),
-                    cutter.attendance(),
+                    cutter.watch_time(),
                 );
             };
             for (step, offset) in [900, 950, 1_000, 1_050].into_iter().enumerate() {

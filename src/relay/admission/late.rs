@@ -6,7 +6,7 @@ use super::Gate;
 use super::refusals::{no_token, no_token_of_origin, not_running};
 use crate::gate::SessionId;
 use crate::http::{Refusal, Status};
-use crate::relay::admission::{EntryPoint, Look, SessionState};
+use crate::relay::admission::{Disclosure, EntryPoint, SessionState};
 use crate::relay::origin_error::OriginError;
 
 impl Gate<'_> {
@@ -14,24 +14,25 @@ impl Gate<'_> {
     /// no origin has the session.
     pub fn go_on_late(
         &self,
-        (name, session): (&SessionId, &SessionId),
-        (way, from): (EntryPoint, Option<IpAddr>),
+        (credential, session): (&SessionId, &SessionId),
+        (entry_point, from): (EntryPoint, Option<IpAddr>),
         session_state: &SessionState,
         fault: impl FnOnce() -> OriginError,
     ) -> Result<(), Refusal> {
-        let opened = match way {
-            EntryPoint::Hls => self.watch_in_segments(from, name, session_state, Look::Asks)?,
+        let opened = match entry_point {
+            EntryPoint::Hls => self.admit_hls(from, credential, session_state, Disclosure::Full)?,
             // A viewer that waits counts, and there may be fewer since it came.
             _ => {
-                let opened = self.check_watch(from, name, session_state, Look::Asks)?;
-                self.check_viewers(name, opened, session_state, true)?;
+                let opened =
+                    self.check_viewer(from, credential, session_state, Disclosure::Full)?;
+                self.check_viewer_limits(credential, opened, session_state, true)?;
                 opened
             }
         };
         if opened != session {
             return Err(no_token());
         }
-        match session_state.runs || way != EntryPoint::Viewer {
+        match session_state.runs || entry_point != EntryPoint::Viewer {
             true => Ok(()),
             false => Err(self.turned_away(fault())),
         }

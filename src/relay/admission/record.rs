@@ -8,17 +8,17 @@ use crate::time::{Instant, UnixTime};
 
 /// A blocked viewer: the session id that admitted it, and its address or IPv6 network
 /// ([`crate::gate::network_of`]).
-pub(in crate::relay) type Barred = (SessionId, IpAddr);
+pub(in crate::relay) type BlockedViewer = (SessionId, IpAddr);
 
 /// Record of an admitted client.
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(in crate::relay) struct Admission {
     /// Session id that admitted the client.
-    pub name: SessionId,
+    pub credential: SessionId,
     /// Session that this session id opens.
     pub session: SessionId,
-    pub(super) role: Role,
+    pub(super) role: ClientRole,
     /// When its access ends.
     pub(super) ends: Option<UnixTime>,
 }
@@ -26,25 +26,24 @@ pub(in crate::relay) struct Admission {
 /// Role of an admitted client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(in crate::relay) enum Role {
+pub(in crate::relay) enum ClientRole {
     /// A viewer that counts while its connection watches.
     Viewer,
     /// An HLS player, which counts for a while after each request.
     CountedHls,
     /// A source, or an HLS player while no token limits the number of viewers. It is not counted.
-    #[cfg_attr(feature = "handover", serde(rename = "Source", alias = "Hls"))]
     Uncounted,
 }
 
 impl Admission {
     /// Returns whether it counts as a viewer while its connection is open.
     pub fn is_viewer(&self) -> bool {
-        self.role == Role::Viewer
+        self.role == ClientRole::Viewer
     }
 
     /// Returns whether its address counts as an HLS viewer for a while.
     pub fn is_counted_hls(&self) -> bool {
-        self.role == Role::CountedHls
+        self.role == ClientRole::CountedHls
     }
 
     /// Returns the time at which its access ends.
@@ -64,11 +63,11 @@ mod tests {
 
     #[test]
     fn an_admission_says_whether_its_end_is_new() {
-        let name = SessionId::parse(b"a").expect("a good sessionid");
+        let credential = SessionId::parse(b"a").expect("a good sessionid");
         let mut admission = Admission {
-            session: name.clone(),
-            name,
-            role: Role::Viewer,
+            session: credential.clone(),
+            credential,
+            role: ClientRole::Viewer,
             ends: None,
         };
         let at = |seconds| {

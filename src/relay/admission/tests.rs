@@ -46,7 +46,7 @@ enum Rule {
     /// No more viewers by a token than it says.
     Viewers,
     /// The operator has not blocked this viewer.
-    Barred,
+    BlockedViewer,
     /// No abort that blocks the session.
     Block,
     /// One source a session.
@@ -97,7 +97,7 @@ enum Cell {
 
 use Cell::{DoesNotApply, Dropped, Refused};
 use EntryPoint::{
-    Bare, BareGroup, Call, Events, Figures, Group, Health, Hls, Icecast, Options, Page, Post, Pull,
+    Bare, BareGroup, Call, Events, Group, Health, Hls, Icecast, Metrics, Options, Page, Post, Pull,
     Put, Remuxed, Rtmp, Rtp, Viewer, WatchPage,
 };
 
@@ -108,10 +108,10 @@ const NO_SESSION: &str = "it is about no session";
 const NO_STREAM: &str = "it begins no stream";
 const AT_ONCE: &str = "it is answered at once, and takes no place";
 
-fn cell(way: EntryPoint, rule: Rule) -> Cell {
+fn cell(entry_point: EntryPoint, rule: Rule) -> Cell {
     match rule {
-        Rule::Subnet => match way {
-            Call | Events | Figures => Refused(403),
+        Rule::Subnet => match entry_point {
+            Call | Events | Metrics => Refused(403),
             // For others there is none.
             Page => Refused(404),
             Put | Post | Icecast | Rtmp | Rtp | Bare | Group | BareGroup => {
@@ -121,38 +121,38 @@ fn cell(way: EntryPoint, rule: Rule) -> Cell {
             Viewer | Remuxed | Hls | WatchPage => DoesNotApply("the token says who may watch"),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
-        Rule::PublishFrom => match way {
+        Rule::PublishFrom => match entry_point {
             Put | Post | Icecast | Rtmp => Refused(403),
             Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply(NAMED),
-            Viewer | Remuxed | Hls | WatchPage | Call | Events | Figures | Page | Health
+            Viewer | Remuxed | Hls | WatchPage | Call | Events | Metrics | Page | Health
             | Options => DoesNotApply(NO_STREAM),
         },
-        Rule::Name | Rule::NameOfClient => match way {
+        Rule::Name | Rule::NameOfClient => match entry_point {
             Put | Post | Icecast | Rtmp | Viewer | Remuxed | Hls | WatchPage | Call | Events
-            | Figures => Refused(403),
+            | Metrics => Refused(403),
             Page => Refused(404),
             Rtp | Bare | Group | BareGroup | Pull => {
                 DoesNotApply("no proxy of requests is in between")
             }
             Health | Options => DoesNotApply("proxies ask it for themselves"),
         },
-        Rule::StrangerProxy => match way {
-            Put | Post | Icecast | Call | Events | Figures | Page => Refused(403),
+        Rule::StrangerProxy => match entry_point {
+            Put | Post | Icecast | Call | Events | Metrics | Page => Refused(403),
             Rtmp | Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
             Viewer | Remuxed | Hls | WatchPage => DoesNotApply("no address lets it in"),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
-        Rule::Origin => match way {
-            Put | Post | Icecast | Call | Events | Figures | Page => Refused(403),
+        Rule::Origin => match entry_point {
+            Put | Post | Icecast | Call | Events | Metrics | Page => Refused(403),
             Rtmp | Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
             Viewer | Remuxed | Hls | WatchPage => {
                 DoesNotApply("pages may show what they may not read; reading needs --cors")
             }
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
-        Rule::Site => match way {
-            Put | Post | Icecast | Call | Events | Figures => Refused(403),
+        Rule::Site => match entry_point {
+            Put | Post | Icecast | Call | Events | Metrics => Refused(403),
             Rtmp | Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
             Viewer | Remuxed | Hls | WatchPage => {
                 DoesNotApply("pages may show what they may not read; reading needs --cors")
@@ -160,148 +160,148 @@ fn cell(way: EntryPoint, rule: Rule) -> Cell {
             Page => DoesNotApply("a link may lead to it; it stands in no frame"),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
-        Rule::Host => match way {
-            Call | Events | Figures | Page => Refused(403),
+        Rule::Host => match entry_point {
+            Call | Events | Metrics | Page => Refused(403),
             Put | Post | Icecast => DoesNotApply("a rebound name's page is refused by its Origin"),
             Viewer | Remuxed | Hls | WatchPage => DoesNotApply("the token says who may watch"),
             Rtmp | Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
-        Rule::Token => match way {
+        Rule::Token => match entry_point {
             Put | Post | Icecast | Rtmp | Viewer | Remuxed | Hls | WatchPage => Refused(403),
             Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
-            Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Call | Events | Metrics | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
-        Rule::Direction => match way {
+        Rule::Direction => match entry_point {
             Put | Post | Icecast | Rtmp | Viewer | Remuxed | Hls | WatchPage => Refused(403),
             Rtp | Bare | Group | BareGroup => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
-            Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Call | Events | Metrics | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
-        Rule::Time => match way {
+        Rule::Time => match entry_point {
             Put | Post | Icecast | Rtmp | Viewer | Remuxed | Hls | WatchPage => Refused(403),
             Rtp | Bare | Group | BareGroup => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
-            Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Call | Events | Metrics | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
-        Rule::Key => match way {
+        Rule::Key => match entry_point {
             Put | Post | Icecast | Rtmp | Viewer | Remuxed | Hls | WatchPage => Refused(403),
             // A key has no UDP clients.
             Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             // What is to have UDP clients is a key.
             Call => Refused(409),
-            Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Events | Metrics | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
-        Rule::Viewers => match way {
+        Rule::Viewers => match entry_point {
             Viewer | Remuxed | Hls => Refused(503),
             WatchPage => DoesNotApply("its stream is asked for apart"),
             Put | Post | Icecast | Rtmp | Rtp | Bare | Group | BareGroup => {
                 DoesNotApply("a session has one source")
             }
             Pull => DoesNotApply("its viewers are asked"),
-            Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Call | Events | Metrics | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
-        Rule::Barred => match way {
+        Rule::BlockedViewer => match entry_point {
             Viewer | Remuxed | Hls | WatchPage => Refused(429),
             Put | Post | Icecast | Rtmp | Rtp | Bare | Group | BareGroup => {
                 DoesNotApply("it is about viewers")
             }
             Pull => DoesNotApply("its viewers are asked"),
-            Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Call | Events | Metrics | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
-        Rule::Block => match way {
+        Rule::Block => match entry_point {
             Put | Post | Icecast | Rtmp | Viewer | Remuxed | Hls | WatchPage => Refused(429),
             Rtp | Bare | Group | BareGroup => Dropped,
             // The answer to the viewers of the pull.
             Pull => Refused(503),
-            Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Call | Events | Metrics | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
-        Rule::Source => match way {
+        Rule::Source => match entry_point {
             Put | Post | Icecast | Rtmp => Refused(409),
             Rtp | Bare | Group | BareGroup | Pull => Dropped,
-            Viewer | Remuxed | Hls | WatchPage | Call | Events | Figures | Page | Health
+            Viewer | Remuxed | Hls | WatchPage | Call | Events | Metrics | Page | Health
             | Options => DoesNotApply(NO_STREAM),
         },
-        Rule::Takeover => match way {
+        Rule::Takeover => match entry_point {
             Put | Post | Icecast | Rtmp => DoesNotApply("it takes the other's place"),
             Rtp | Bare | Group | BareGroup | Pull => Dropped,
-            Viewer | Remuxed | Hls | WatchPage | Call | Events | Figures | Page | Health
+            Viewer | Remuxed | Hls | WatchPage | Call | Events | Metrics | Page | Health
             | Options => DoesNotApply(NO_STREAM),
         },
-        Rule::RtpTo => match way {
+        Rule::RtpTo => match entry_point {
             Call => Refused(403),
             Rtp | Bare | Group | BareGroup => DoesNotApply("nothing is sent to a source"),
             Put | Post | Icecast | Rtmp | Pull | Viewer | Remuxed | Hls => {
                 DoesNotApply("it names no UDP client")
             }
-            Events | WatchPage | Figures | Page | Health | Options => {
+            Events | WatchPage | Metrics | Page | Health | Options => {
                 DoesNotApply("it names no UDP client")
             }
         },
-        Rule::Group => match way {
+        Rule::Group => match entry_point {
             Call => Refused(403),
             _ => DoesNotApply("it names no UDP client"),
         },
-        Rule::Listened => match way {
+        Rule::Listened => match entry_point {
             Call => Refused(400),
             _ => DoesNotApply("it names no UDP client"),
         },
-        Rule::Transport => match way {
+        Rule::Transport => match entry_point {
             Rtp | Bare | Group | BareGroup => Dropped,
             _ => DoesNotApply("it comes in no datagrams"),
         },
-        Rule::ListStart => match way {
+        Rule::ListStart => match entry_point {
             Rtp | Bare | Group | BareGroup => Dropped,
             _ => DoesNotApply("it comes in no datagrams"),
         },
-        Rule::Sender => match way {
+        Rule::Sender => match entry_point {
             Group | BareGroup => Dropped,
             _ => DoesNotApply("it is sent to no group"),
         },
-        Rule::Via => match way {
+        Rule::Via => match entry_point {
             // Of the pull, the answer to its viewers.
             Viewer | Remuxed | Hls | Pull => Refused(508),
             Rtp | Bare | Group | BareGroup => DoesNotApply(NO_REQUEST),
             Put | Post | Icecast | Rtmp => DoesNotApply("it comes from a source, not from a relay"),
-            Call | Events | Figures | Page => Refused(403),
+            Call | Events | Metrics | Page => Refused(403),
             WatchPage | Health | Options => DoesNotApply("nothing is fetched for it"),
         },
-        Rule::Streams => match way {
+        Rule::Streams => match entry_point {
             Put | Post | Icecast | Rtmp | Pull => Refused(503),
             Rtp | Bare | Group | BareGroup => Dropped,
-            Viewer | Remuxed | Hls | WatchPage | Call | Events | Figures | Page | Health
+            Viewer | Remuxed | Hls | WatchPage | Call | Events | Metrics | Page | Health
             | Options => DoesNotApply(NO_STREAM),
         },
-        Rule::Connections => match way {
+        Rule::Connections => match entry_point {
             Put | Post | Icecast | Rtmp | Viewer | Remuxed | Hls | WatchPage | Pull | Events => {
                 Refused(503)
             }
             Rtp | Bare | Group | BareGroup => DoesNotApply("it has no connection"),
-            Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
+            Call | Metrics | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
-        Rule::PerHost => match way {
+        Rule::PerHost => match entry_point {
             Put | Post | Icecast | Rtmp | Viewer | Remuxed | Hls | WatchPage | Events => {
                 Refused(429)
             }
             Rtp | Bare | Group | BareGroup => DoesNotApply("it has no connection"),
             Pull => DoesNotApply(NAMED),
-            Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
+            Call | Metrics | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
-        Rule::Shutdown => match way {
+        Rule::Shutdown => match entry_point {
             // The call changes the table.
             Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage | Call | Events => {
                 Refused(503)
             }
             Rtmp | Rtp | Bare | Group | BareGroup | Pull => Dropped,
-            Figures | Page | Health | Options => DoesNotApply("who is in may look until the end"),
+            Metrics | Page | Health | Options => DoesNotApply("who is in may look until the end"),
         },
     }
 }
 
 fn ways() -> Vec<EntryPoint> {
-    let next = |way: &EntryPoint| match way {
+    let next = |entry_point: &EntryPoint| match entry_point {
         Put => Some(Post),
         Post => Some(Icecast),
         Icecast => Some(Rtmp),
@@ -315,8 +315,8 @@ fn ways() -> Vec<EntryPoint> {
         Remuxed => Some(Hls),
         Hls => Some(Call),
         Call => Some(Events),
-        Events => Some(Figures),
-        Figures => Some(Page),
+        Events => Some(Metrics),
+        Metrics => Some(Page),
         Page => Some(WatchPage),
         WatchPage => Some(Health),
         Health => Some(Options),
@@ -339,8 +339,8 @@ fn rules() -> Vec<Rule> {
         Rule::Direction => Some(Rule::Time),
         Rule::Time => Some(Rule::Key),
         Rule::Key => Some(Rule::Viewers),
-        Rule::Viewers => Some(Rule::Barred),
-        Rule::Barred => Some(Rule::Block),
+        Rule::Viewers => Some(Rule::BlockedViewer),
+        Rule::BlockedViewer => Some(Rule::Block),
         Rule::Block => Some(Rule::Source),
         Rule::Source => Some(Rule::Takeover),
         Rule::Takeover => Some(Rule::RtpTo),
@@ -416,8 +416,8 @@ fn unanswered(stage: &mut Stage) -> ConnectionId {
     id
 }
 
-fn allow(stage: &mut Stage, way: EntryPoint, name: &str, http: Option<Direction>) {
-    let (client, transport) = match way {
+fn allow(stage: &mut Stage, entry_point: EntryPoint, name: &str, http: Option<Direction>) {
+    let (client, transport) = match entry_point {
         Group => (GROUP, Transport::Rtp(None)),
         BareGroup => (GROUP, Transport::Bare),
         Bare => (CLIENT, Transport::Bare),
@@ -459,7 +459,7 @@ fn source_of(stage: &mut Stage, media: &[u8]) {
     stage.send(id, media);
 }
 
-fn options(way: EntryPoint, broken: Option<Rule>) -> Vec<&'static str> {
+fn options(entry_point: EntryPoint, broken: Option<Rule>) -> Vec<&'static str> {
     let mut options = vec!["--icecast"];
     options.push(match broken {
         Some(Rule::Subnet) => "--token-server=10.99.0.0/16",
@@ -469,7 +469,7 @@ fn options(way: EntryPoint, broken: Option<Rule>) -> Vec<&'static str> {
         Some(Rule::Sender) => "--join=239.1.2.3@10.0.0.9",
         _ => "--join=239.1.2.3@10.0.0.1",
     });
-    let fetches = way == Pull || broken == Some(Rule::Via);
+    let fetches = entry_point == Pull || broken == Some(Rule::Via);
     options.extend(fetches.then_some("--origin=http://10.1.0.1:8000"));
     options.extend_from_slice(match broken {
         Some(Rule::PublishFrom) => &["--publish-from=10.99.0.0/16"],
@@ -487,26 +487,26 @@ fn options(way: EntryPoint, broken: Option<Rule>) -> Vec<&'static str> {
 }
 
 /// Prepares the server.
-fn prepare(stage: &mut Stage, way: EntryPoint, broken: Option<Rule>) {
-    allow(stage, way, "a", Some(Direction::Both));
-    allow(stage, way, "other", Some(Direction::Both));
-    if way == Viewer {
+fn prepare(stage: &mut Stage, entry_point: EntryPoint, broken: Option<Rule>) {
+    allow(stage, entry_point, "a", Some(Direction::Both));
+    allow(stage, entry_point, "other", Some(Direction::Both));
+    if entry_point == Viewer {
         other_source(stage, "a");
     }
-    if way == Remuxed {
+    if entry_point == Remuxed {
         source_of(stage, include_bytes!("../../../tests/media/h264.flv"));
     }
-    if way == Hls {
+    if entry_point == Hls {
         let mut frame = vec![0xff, 0xfb, 0x90, 0x64];
         frame.resize(417, 0);
         source_of(stage, &frame.repeat(300));
     }
     match broken {
-        Some(Rule::Connections) if !matches!(way, Viewer | Remuxed | Hls | Pull) => {
+        Some(Rule::Connections) if !matches!(entry_point, Viewer | Remuxed | Hls | Pull) => {
             connect(stage, OTHER, "").expect("a place");
         }
         Some(Rule::PerHost) => drop(connect(stage, CLIENT, "").expect("a place")),
-        Some(Rule::Streams) if !matches!(way, Viewer | Remuxed | Hls) => {
+        Some(Rule::Streams) if !matches!(entry_point, Viewer | Remuxed | Hls) => {
             other_source(stage, "other")
         }
         _ => {}
@@ -514,17 +514,17 @@ fn prepare(stage: &mut Stage, way: EntryPoint, broken: Option<Rule>) {
 }
 
 /// Changes that take effect for the next client.
-fn change(stage: &mut Stage, way: EntryPoint, broken: Option<Rule>) {
+fn change(stage: &mut Stage, entry_point: EntryPoint, broken: Option<Rule>) {
     let tokens = stage.relay.grants.table().expect("a table");
     match broken {
         Some(Rule::Token) => drop(tokens.revoke(&session("a"))),
         Some(Rule::Direction) => {
             tokens.revoke(&session("a"));
-            let wrong = match way {
+            let wrong = match entry_point {
                 Viewer | Remuxed | Hls | WatchPage | Pull => Direction::In,
                 _ => Direction::Out,
             };
-            allow(stage, way, "a", Some(wrong));
+            allow(stage, entry_point, "a", Some(wrong));
         }
         Some(Rule::Time) => {
             let terms = Terms {
@@ -535,7 +535,7 @@ fn change(stage: &mut Stage, way: EntryPoint, broken: Option<Rule>) {
         }
         Some(Rule::Key) => {
             tokens.revoke(&session("a"));
-            let wrong = match way {
+            let wrong = match entry_point {
                 Viewer | Remuxed | Hls | WatchPage => Direction::In,
                 _ => Direction::Out,
             };
@@ -557,34 +557,34 @@ fn change(stage: &mut Stage, way: EntryPoint, broken: Option<Rule>) {
             let blocked = grants.block(&session("a"), Duration::from_secs(60), ctx);
             blocked.expect("room");
         }
-        Some(Rule::Barred) => {
+        Some(Rule::BlockedViewer) => {
             let (grants, ctx) = (&mut stage.relay.grants, &stage.relay.ctx);
             let client: SocketAddr = CLIENT.parse().expect("an address");
             let whom = (session("a"), client.ip());
-            let barred = grants.bar(&whom, Duration::from_secs(60), ctx);
+            let barred = grants.block_viewer(&whom, Duration::from_secs(60), ctx);
             barred.expect("room");
         }
-        Some(Rule::Source | Rule::Takeover) if !matches!(way, Viewer | Remuxed | Hls) => {
+        Some(Rule::Source | Rule::Takeover) if !matches!(entry_point, Viewer | Remuxed | Hls) => {
             other_source(stage, "a")
         }
         Some(Rule::Transport) => {
             tokens.revoke(&session("a"));
-            let other = match way {
+            let other = match entry_point {
                 Rtp => Bare,
                 Bare => Rtp,
                 Group => BareGroup,
                 BareGroup => Group,
-                way => way,
+                entry_point => entry_point,
             };
             allow(stage, other, "a", Some(Direction::Both));
         }
         Some(Rule::ListStart) => {
-            let before = match way {
+            let before = match entry_point {
                 Rtp | Bare => CLIENT,
                 Group | BareGroup => CLIENTS_OTHER_PORT,
                 _ => return,
             };
-            send_datagrams(stage, way, before);
+            send_datagrams(stage, entry_point, before);
             assert!(is_by(stage, before), "it began");
             stage.relay.end_session(&session("a"));
             stage.relay.dispatch_events();
@@ -595,8 +595,8 @@ fn change(stage: &mut Stage, way: EntryPoint, broken: Option<Rule>) {
     }
 }
 
-fn request(way: EntryPoint, broken: Option<Rule>) -> String {
-    let (line, fields) = match way {
+fn request(entry_point: EntryPoint, broken: Option<Rule>) -> String {
+    let (line, fields) = match entry_point {
         Put => (
             "PUT /stream/a",
             "Content-Length: 9\r\nExpect: 100-continue\r\n",
@@ -623,7 +623,7 @@ fn request(way: EntryPoint, broken: Option<Rule>) -> String {
             "",
         ),
         Events => ("GET /api/events", ""),
-        Figures => ("GET /metrics", ""),
+        Metrics => ("GET /metrics", ""),
         Page => ("GET /", ""),
         WatchPage => ("GET /watch/a", ""),
         Health => ("GET /healthz", ""),
@@ -664,13 +664,13 @@ fn is_by(stage: &Stage, peer: &str) -> bool {
 }
 
 /// Sends datagrams that begin a stream.
-fn send_datagrams(stage: &mut Stage, way: EntryPoint, from: &str) {
+fn send_datagrams(stage: &mut Stage, entry_point: EntryPoint, from: &str) {
     let from = from.parse().expect("an address");
-    let port = match way {
+    let port = match entry_point {
         Group | BareGroup => UdpPort::Group(0),
         _ => UdpPort::Rtp,
     };
-    let is_bare = matches!(way, Bare | BareGroup);
+    let is_bare = matches!(entry_point, Bare | BareGroup);
     for number in 0..2 {
         let mut packet = vec![0x80, 33, 0, number, 0, 0, 0, 0, 1, 2, 3, 4];
         packet.resize(12 + 188, 0x47);
@@ -680,26 +680,27 @@ fn send_datagrams(stage: &mut Stage, way: EntryPoint, from: &str) {
     }
 }
 
-fn attempt(way: EntryPoint, broken: Option<Rule>) -> Outcome {
-    let mut stage = Stage::new(&options(way, broken));
+fn attempt(entry_point: EntryPoint, broken: Option<Rule>) -> Outcome {
+    let mut stage = Stage::new(&options(entry_point, broken));
     stage.relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
-    prepare(&mut stage, way, broken);
-    match way {
+    prepare(&mut stage, entry_point, broken);
+    match entry_point {
         Rtp | Bare | Group | BareGroup => {
-            change(&mut stage, way, broken);
-            send_datagrams(&mut stage, way, CLIENT);
+            change(&mut stage, entry_point, broken);
+            send_datagrams(&mut stage, entry_point, CLIENT);
             match is_by(&stage, CLIENT) {
                 true => Outcome::Admitted,
                 false => Outcome::Dropped,
             }
         }
         Pull => {
-            let viewer = connect(&mut stage, PULLS_VIEWER, &request(way, None)).expect("a place");
+            let viewer =
+                connect(&mut stage, PULLS_VIEWER, &request(entry_point, None)).expect("a place");
             if stage.calls.is_empty() {
                 return outcome(&stage, viewer);
             }
             let (origin, ..) = stage.call();
-            change(&mut stage, way, broken);
+            change(&mut stage, entry_point, broken);
             let field = if broken == Some(Rule::Via) { LOOP } else { "" };
             stage.send(
                 origin,
@@ -713,7 +714,7 @@ fn attempt(way: EntryPoint, broken: Option<Rule>) -> Outcome {
         }
         Rtmp => {
             let early = (broken == Some(Rule::Shutdown)).then(|| connect_rtmp(&mut stage));
-            change(&mut stage, way, broken);
+            change(&mut stage, entry_point, broken);
             let Some(id) = early.unwrap_or_else(|| connect_rtmp(&mut stage)) else {
                 return Outcome::Dropped;
             };
@@ -735,8 +736,8 @@ fn attempt(way: EntryPoint, broken: Option<Rule>) -> Outcome {
         }
         _ => {
             let early = (broken == Some(Rule::Shutdown)).then(|| unanswered(&mut stage));
-            change(&mut stage, way, broken);
-            let text = request(way, broken);
+            change(&mut stage, entry_point, broken);
+            let text = request(entry_point, broken);
             if let Some(id) = early {
                 stage.send(id, &text);
             }
@@ -751,10 +752,14 @@ fn attempt(way: EntryPoint, broken: Option<Rule>) -> Outcome {
 #[test]
 fn every_way_in_keeps_every_rule() {
     let mut wrong = Vec::new();
-    for way in ways() {
-        assert_eq!(attempt(way, None), Outcome::Admitted, "{way:?}");
+    for entry_point in ways() {
+        assert_eq!(
+            attempt(entry_point, None),
+            Outcome::Admitted,
+            "{entry_point:?}"
+        );
         for rule in rules() {
-            let expected = match cell(way, rule) {
+            let expected = match cell(entry_point, rule) {
                 Refused(status) => Outcome::Refused(status),
                 Dropped => Outcome::Dropped,
                 DoesNotApply(reason) => {
@@ -762,9 +767,11 @@ fn every_way_in_keeps_every_rule() {
                     Outcome::Admitted
                 }
             };
-            let seen = attempt(way, Some(rule));
+            let seen = attempt(entry_point, Some(rule));
             if seen != expected {
-                wrong.push(format!("{way:?} × {rule:?}: {seen:?}, not {expected:?}"));
+                wrong.push(format!(
+                    "{entry_point:?} × {rule:?}: {seen:?}, not {expected:?}"
+                ));
             }
         }
     }

@@ -247,12 +247,12 @@ mod tests {
     fn logged(stage: &mut Stage) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
-            while stage.relay.read_pipelined(stage.now).is_some() {}
+            while stage.relay.do_deferred_work(stage.now).is_some() {}
             while stage.write_next() {}
             match stage.relay.next_action() {
                 Some(Action::LogAccess(line)) => lines.push(line),
                 Some(_) => {}
-                None if stage.relay.has_pipelined() || stage.relay.has_writes() => {}
+                None if stage.relay.has_deferred_work() || stage.relay.has_writes() => {}
                 None => break,
             }
         }

@@ -21,13 +21,14 @@ use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId};
 impl Clients {
     /// Notes a proxy's connection beyond the limit. It keeps its place until another client needs it
     /// more.
-    fn note_unplaced(&mut self, id: ConnectionId) {
+    fn note_unidentified(&mut self, id: ConnectionId) {
         let connections = &self.connections;
-        self.unplaced.retain(|id| connections.get(*id).is_some());
-        if self.unplaced.len() >= CONNECTIONS_BEYOND_MAX {
-            self.unplaced.pop_front();
+        self.unidentified
+            .retain(|id| connections.get(*id).is_some());
+        if self.unidentified.len() >= CONNECTIONS_BEYOND_MAX {
+            self.unidentified.pop_front();
         }
-        self.unplaced.push_back(id);
+        self.unidentified.push_back(id);
     }
 
     /// Adds the connection of a client. `None`: there is no place even to refuse it in words.
@@ -44,9 +45,11 @@ impl Clients {
         if host.is_some_and(|host| ctx.settings().is_crowd(host, self.hosts.of(host))) {
             return None;
         }
-        let may_take_place = is_anyones || ctx.settings().is_operators(peer.ip());
-        let has_place = ctx.settings().has_place(self.connections.len(), host);
-        if ctx.is_closing || !(has_place || (may_take_place && self.make_place(ctx))) {
+        let may_take_room = is_anyones || ctx.settings().is_operators(peer.ip());
+        let has_room_for_connection = ctx
+            .settings()
+            .has_room_for_connection(self.connections.len(), host);
+        if ctx.is_closing || !(has_room_for_connection || (may_take_room && self.make_room(ctx))) {
             return None;
         }
         let is_beyond = !self.has_room(ctx);
@@ -64,7 +67,7 @@ impl Clients {
         ctx.count(Count::Connections, 1);
         let id = self.connections.insert(connection);
         if is_anyones && is_beyond {
-            self.note_unplaced(id);
+            self.note_unidentified(id);
         }
         self.count(id, ctx);
         self.rearm(id, ctx);
@@ -74,8 +77,8 @@ impl Clients {
     /// Closes the oldest connection beyond the limit that came through a proxy and is not known to
     /// belong to the API's hosts. Otherwise strangers behind the operator's proxy could keep the
     /// operator out. Returns whether there was one.
-    fn make_place(&mut self, ctx: &mut Context) -> bool {
-        while let Some(id) = self.unplaced.pop_front() {
+    fn make_room(&mut self, ctx: &mut Context) -> bool {
+        while let Some(id) = self.unidentified.pop_front() {
             let is_strangers = |connection: &Connection| {
                 let host = connection.peer.ip();
                 !(connection.is_named && ctx.settings().is_operators(host))
@@ -142,7 +145,8 @@ impl Clients {
         }
         self.count(id, ctx);
         let others = self.connections.len().saturating_sub(1);
-        ctx.settings().has_place(others, Some(peer.ip()))
+        ctx.settings()
+            .has_room_for_connection(others, Some(peer.ip()))
     }
 
     /// Sets the client of a request, if the connection is that of a proxy which names the client in a

@@ -22,7 +22,7 @@ use crate::time::UnixTime;
 /// Connections admitted by each session id.
 #[derive(Default)]
 pub(super) struct Admissions {
-    pub(super) by_name: HashMap<SessionId, BTreeSet<ConnectionId>>,
+    pub(super) by_credential: HashMap<SessionId, BTreeSet<ConnectionId>>,
     /// Number of viewers among them, and HLS addresses.
     pub(super) viewers: ViewerCounts,
 }
@@ -35,21 +35,24 @@ pub(super) fn hls_address_time(ctx: &Context) -> Duration {
 
 impl Admissions {
     pub(super) fn enter(&mut self, admission: &Admission, id: ConnectionId) {
-        let ids = self.by_name.entry(admission.name.clone()).or_default();
+        let ids = self
+            .by_credential
+            .entry(admission.credential.clone())
+            .or_default();
         ids.insert(id);
         self.viewers.enter(admission);
     }
 
     fn leave(&mut self, admission: &Admission, id: ConnectionId) {
-        if let Some(ids) = self.by_name.get_mut(&admission.name) {
+        if let Some(ids) = self.by_credential.get_mut(&admission.credential) {
             ids.remove(&id);
             self.viewers.leave(admission);
             if ids.is_empty() {
-                self.by_name.remove(&admission.name);
+                self.by_credential.remove(&admission.credential);
             }
         }
-        if self.by_name.is_empty() {
-            self.by_name = HashMap::new();
+        if self.by_credential.is_empty() {
+            self.by_credential = HashMap::new();
         }
     }
 }
@@ -73,7 +76,10 @@ impl Clients {
             && let Some(admission) = &connection.admission
             && admission.is_counted_hls()
         {
-            let address = (admission.name.clone(), network_of(connection.peer.ip()));
+            let address = (
+                admission.credential.clone(),
+                network_of(connection.peer.ip()),
+            );
             let (session, until) = (admission.session.clone(), ctx.now() + hls_address_time(ctx));
             self.admissions.viewers.count_hls(address, session, until);
         }
@@ -87,27 +93,28 @@ impl Clients {
         }
     }
 
-    /// Returns the session id that admitted a client. `None`: it is not admitted, or tokens are off.
-    pub fn came_by(&self, id: ConnectionId) -> Option<&SessionId> {
-        Some(&self.connections.get(id)?.admission.as_ref()?.name)
+    /// Returns the session id that admitted a client. `None`: it is not admitted, or tokens are
+    /// off.
+    pub fn admitted_by(&self, id: ConnectionId) -> Option<&SessionId> {
+        Some(&self.connections.get(id)?.admission.as_ref()?.credential)
     }
 
     /// Adds to the state of a session the viewers that it has, and what depends on the client: the
-    /// number of viewers with its session id (`name`), and whether an HLS player at its address
-    /// counts already or has room.
-    pub fn session_state(
+    /// number of viewers with its session id (`credential`), and whether an HLS player at its
+    /// address counts already or has room.
+    pub fn complete_session_state(
         &self,
         session: &SessionId,
-        name: &SessionId,
+        credential: &SessionId,
         from: Option<IpAddr>,
         session_state: SessionState,
     ) -> SessionState {
         let viewers = &self.admissions.viewers;
-        let is_counted = from.is_some_and(|from| viewers.has_hls(name, session, from));
+        let is_counted = from.is_some_and(|from| viewers.has_hls(credential, session, from));
         let has_room = is_counted || viewers.has_room_for_hls(session);
         SessionState {
             viewers: viewers.of(session, session),
-            viewers_by_name: viewers.of(name, session),
+            viewers_by_credential: viewers.of(credential, session),
             hls_address: has_room.then_some(is_counted),
             ..session_state
         }
@@ -118,15 +125,16 @@ impl Clients {
         self.admissions.viewers.remove_expired(ctx.now());
     }
 
-    /// Sets the end of the token for all clients that the session id admitted to this session. Clients of
-    /// an older token with this session id, which opened another session, keep their end.
+    /// Sets the end of the token for all clients that the session id admitted to this session.
+    /// Clients of an older token with this session id, which opened another session, keep their
+    /// end.
     pub fn end_at(
         &mut self,
-        (name, session): (&SessionId, &SessionId),
+        (credential, session): (&SessionId, &SessionId),
         ends: Option<UnixTime>,
         ctx: &mut Context,
     ) {
-        for id in self.all_by(name) {
+        for id in self.all_by(credential) {
             let connection = self.connections.get_mut(id);
             let admission = connection.and_then(|connection| connection.admission.as_mut());
             let admission = admission.filter(|admission| admission.session == *session);
@@ -138,7 +146,7 @@ impl Clients {
 
     /// Sets the timers for the ends of tokens again, after the clock was set forward.
     pub fn rearm_admitted(&mut self, ctx: &mut Context) {
-        let all = self.admissions.by_name.values();
+        let all = self.admissions.by_credential.values();
         let ids: Vec<ConnectionId> = all.flatten().copied().collect();
         for id in ids {
             self.rearm(id, ctx);
@@ -146,8 +154,8 @@ impl Clients {
     }
 
     /// Returns all clients that the session id admitted.
-    pub fn all_by(&self, name: &SessionId) -> Vec<ConnectionId> {
-        let ids = self.admissions.by_name.get(name).into_iter();
+    pub fn all_by(&self, credential: &SessionId) -> Vec<ConnectionId> {
+        let ids = self.admissions.by_credential.get(credential).into_iter();
         ids.flatten().copied().collect()
     }
 
@@ -162,8 +170,8 @@ impl Clients {
                 let refusal = Refusal::new(Status::Forbidden, reason);
                 self.lose_source(id, &refusal, reason, ctx);
             }
-            // It is refused in its turn: its token is over. Where origins admit viewers, the gate would
-            // let it go on without one, and its deadline would come again at once.
+            // It is refused in its turn: its token is over. Where origins admit viewers, the gate
+            // would let it go on without one, and its deadline would come again at once.
             Phase::Waiting(_) => {
                 let outcome = match ctx.settings().asks_origin {
                     true => WaitOutcome::TurnedAway(OriginError::Forbidden),
@@ -279,15 +287,15 @@ mod tests {
         assert_eq!(by(stage, "none"), []);
         let clients = &stage.relay.clients;
         for (id, name) in [(scene.source, "s"), (scene.viewer, "s"), (scene.guest, "k")] {
-            assert_eq!(clients.came_by(id), Some(&session(name)));
+            assert_eq!(clients.admitted_by(id), Some(&session(name)));
         }
-        assert_eq!(clients.came_by(ConnectionId::from_u64(99)), None);
+        assert_eq!(clients.admitted_by(ConnectionId::from_u64(99)), None);
         // The session's own id counts all of its viewers, another id the viewers that it admitted.
         for (name, viewers) in [("s", 3), ("k", 1), ("none", 0)] {
             let session_state = SessionState::default();
             let session_state =
-                clients.session_state(&session("s"), &session(name), None, session_state);
-            assert_eq!(session_state.viewers_by_name, viewers, "{name}");
+                clients.complete_session_state(&session("s"), &session(name), None, session_state);
+            assert_eq!(session_state.viewers_by_credential, viewers, "{name}");
             assert_eq!(session_state.hls_address, Some(false));
         }
         scene.stage.lose(scene.guest);

@@ -23,7 +23,7 @@ impl OtherParts<'_> {
     fn check(&self, id: ConnectionId, connection: &Connection) {
         match &connection.phase {
             Phase::Viewer(response) => {
-                let (stream, _) = response.place();
+                let (stream, _) = response.key();
                 assert!(
                     (self.has_stream)(stream),
                     "a viewer outlives its stream: {id:?}"
@@ -100,17 +100,17 @@ impl Admissions {
         self.viewers
             .check(admissions.iter().map(|(_, admission)| *admission));
         for (id, admission) in &admissions {
-            let ids = self.by_name.get(&admission.name);
+            let ids = self.by_credential.get(&admission.credential);
             let is_there = ids.is_some_and(|ids| ids.contains(id));
             assert!(is_there, "{id:?} is not inside");
         }
-        let count: usize = self.by_name.values().map(BTreeSet::len).sum();
+        let count: usize = self.by_credential.values().map(BTreeSet::len).sum();
         assert_eq!(
             admissions.len(),
             count,
             "a name has a connection that has no admission"
         );
-        let mut all = self.by_name.values();
+        let mut all = self.by_credential.values();
         assert!(all.all(|ids| !ids.is_empty()), "a name without connections");
     }
 }

@@ -325,7 +325,7 @@ impl Clients {
 
     /// Removes a connection. Other parts learn of it by an event at the end of this input.
     pub fn close(&mut self, id: ConnectionId, ctx: &mut Context) {
-        let key = self.came_by(id).map(SessionId::digest);
+        let key = self.admitted_by(id).map(SessionId::digest);
         self.leave(id);
         let Some(mut connection) = self.connections.remove(id) else {
             return;
@@ -335,7 +335,7 @@ impl Clients {
             self.hosts.leave(connection.peer.ip());
         }
         self.readers.remove(&id);
-        ctx.freed(connection.input.capacity() + connection.output.rest().len());
+        ctx.freed(connection.input.capacity() + connection.output.unsent().len());
         ctx.act(Action::Close(id));
         if let Some(entry) = &connection.access {
             ctx.act(Action::LogAccess(entry.line()));

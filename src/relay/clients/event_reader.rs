@@ -30,7 +30,6 @@ pub struct EventReader {
     /// Position in the snapshot. `None`: it has got the whole snapshot.
     snapshot: Option<Snapshot>,
     /// Time of the last output.
-    #[cfg_attr(feature = "handover", serde(rename = "spoken"))]
     last_output: Instant,
 }
 

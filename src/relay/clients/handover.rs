@@ -18,7 +18,7 @@ use crate::relay::admission::{AccessRequest, AddressFrom, EntryPoint};
 use crate::relay::context::Context;
 use crate::relay::old_options::OldOptions;
 use crate::relay::settings::{Fields, VARIES};
-use crate::relay::streams::Place;
+use crate::relay::streams::ViewerKey;
 use crate::relay::{ConnectionId, JobId, PullId, Settings, StreamId};
 use crate::slots::Slots;
 use crate::time::Instant;
@@ -41,7 +41,7 @@ pub enum Concern {
     PendingCall(JobId),
     /// The client is this viewer.
     Viewer {
-        place: Place,
+        viewer_key: ViewerKey,
         /// Its socket takes nothing for now.
         is_blocked: bool,
     },
@@ -61,7 +61,7 @@ impl Clients {
     /// Returns what a client does; `None` for a connection that this server made.
     pub fn activity(&self, id: ConnectionId) -> Option<Activity> {
         let connection = self.connections.get(id)?;
-        let request = |way| connection.access_request_at(way);
+        let request = |entry_point| connection.access_request_at(entry_point);
         Some(match &connection.phase {
             Phase::Opening | Phase::Head(_) | Phase::Lingering(_) => Activity::Idle,
             Phase::Source(source) if source.reply.is_some() => {
@@ -73,7 +73,7 @@ impl Clients {
             | Phase::PendingCall(_)
             | Phase::AwaitingJournal => Activity::Asks(request(EntryPoint::Call)),
             Phase::Viewer(response) => {
-                Activity::Watches(request(EntryPoint::Viewer), Some(response.place().0))
+                Activity::Watches(request(EntryPoint::Viewer), Some(response.key().0))
             }
             Phase::Waiting(waiting) => Activity::Watches(request(waiting.view.entry_point()), None),
             Phase::Source(_) | Phase::OriginRequest(_) | Phase::PeerRequest(_) => return None,
@@ -219,7 +219,7 @@ impl Clients {
             self.hosts.enter(connection.peer.ip());
         }
         if connection.is_beyond_limit.is_some() && !connection.is_counted {
-            self.unplaced.push_back(id);
+            self.unidentified.push_back(id);
         }
         if let Some(admission) = &connection.admission {
             self.admissions.enter(admission, id);
@@ -262,11 +262,13 @@ impl Clients {
             Phase::Viewer(response) => Some((
                 id,
                 Concern::Viewer {
-                    place: response.place(),
+                    viewer_key: response.key(),
                     is_blocked: connection.is_blocked,
                 },
             )),
-            Phase::OriginRequest(asking) => Some((id, Concern::OriginRequest(asking.pull))),
+            Phase::OriginRequest(origin_request) => {
+                Some((id, Concern::OriginRequest(origin_request.pull)))
+            }
             Phase::PendingCall(job_id) => Some((id, Concern::PendingCall(*job_id))),
             _ => None,
         })
@@ -276,13 +278,13 @@ impl Clients {
 impl Connection {
     /// Returns the access request of the client: the kept one, or else one for `localhost` at this
     /// entry point.
-    fn access_request_at(&self, way: EntryPoint) -> AccessRequest {
+    fn access_request_at(&self, entry_point: EntryPoint) -> AccessRequest {
         let caller = self.caller();
         let kept = self.access_request.as_deref().cloned();
         let request = kept.unwrap_or_else(|| AccessRequest {
             host: "localhost".to_owned(),
             names_another: true,
-            ..AccessRequest::without_request(way, caller.peer)
+            ..AccessRequest::without_request(entry_point, caller.peer)
         });
         request.by(caller)
     }
@@ -293,7 +295,7 @@ impl Connection {
         match &mut self.phase {
             Phase::Head(reader) if self.is_within_head => *reader = HeadReader::begun(),
             Phase::Source(source) => source.fit(now),
-            Phase::EventReader(following) => following.fit(ctx),
+            Phase::EventReader(reader) => reader.fit(ctx),
             _ => {}
         }
     }
@@ -353,7 +355,7 @@ impl Phase {
             Phase::Source(source) => source.reply.as_mut(),
             Phase::Viewer(response) => Some(&mut response.reply),
             Phase::Waiting(waiting) => Some(&mut waiting.reply),
-            Phase::ListResponse(listing) => Some(&mut listing.reply),
+            Phase::ListResponse(response) => Some(&mut response.reply),
             _ => None,
         }
     }
@@ -803,7 +805,7 @@ mod tests {
         let reader = stage.client(&api("GET /api/events"));
         (0..8).for_each(|_| stage.settle());
         let (records, _) = told(&mut stage);
-        let times = ["progress", "taken", "window_began", "spoken"].map(|time| {
+        let times = ["progress", "taken", "window_began", "last_output"].map(|time| {
             let ahead = format!("\"{time}\":5000000000000");
             (format!("\"{time}\":0"), ahead)
         });

@@ -42,7 +42,7 @@ use hosts::Hosts;
 pub(super) use list_response::{ListResponse, PIECE_ROWS};
 use origin_request::OriginRequest;
 pub use reading::{DATAGRAMS_COST_MAX, END_COST, PIPELINED_COST_MAX, READ_COST_MAX};
-pub(super) use reading::{HEAD_COST, LOOK_COST, Step};
+pub(super) use reading::{HEAD_COST, SCAN_COST, Step};
 use request::Payload;
 use source::Source;
 pub(super) use wait_queue::{WaitFor, WaitOutcome, Waiting};
@@ -66,7 +66,7 @@ pub(super) struct Clients {
     /// Number of connections of each host.
     hosts: Hosts,
     /// Connections of proxies beyond the limit, the oldest first. Some are closed already.
-    unplaced: VecDeque<ConnectionId>,
+    unidentified: VecDeque<ConnectionId>,
     pub reading: Reading,
     /// Connections with output of their own.
     queue: VecDeque<ConnectionId>,
@@ -87,7 +87,6 @@ pub(super) struct Clients {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Phase {
     /// Reads a PROXY protocol header, or what a publisher by RTMP sends before it is admitted.
-    #[cfg_attr(feature = "handover", serde(rename = "ProxyHeader"))]
     Opening,
     /// Between two requests, or within the head of one.
     Head(#[cfg_attr(feature = "handover", serde(skip))] HeadReader),
@@ -142,7 +141,7 @@ impl Phase {
                 reason: "the connection broke",
             }),
             Phase::Viewer(response) => {
-                let (stream, viewer) = response.place();
+                let (stream, viewer) = response.key();
                 Some(Event::ViewerClosed {
                     stream,
                     viewer,

@@ -40,7 +40,7 @@ impl Output {
     }
 
     /// Returns the bytes that wait.
-    pub fn rest(&self) -> &[u8] {
+    pub fn unsent(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }
 
@@ -51,15 +51,15 @@ impl Output {
 
     /// Returns whether too many bytes wait for another request to be read.
     pub fn is_full(&self) -> bool {
-        self.rest().len() >= Output::FULL_BYTES
+        self.unsent().len() >= Output::FULL_BYTES
     }
 
     /// Removes the first of `bytes` written bytes, as far as they are of this output. Returns how many
     /// they are.
     pub fn advance(&mut self, bytes: usize) -> usize {
-        let taken = bytes.min(self.rest().len());
+        let taken = bytes.min(self.unsent().len());
         self.sent += taken;
-        let rest = self.rest().len();
+        let rest = self.unsent().len();
         if rest == 0 {
             // The memory goes back: a viewer has no use for it for hours.
             *self = Output::default();
@@ -90,7 +90,7 @@ mod tests {
                 pushed += answer.len();
             }
             taken += output.advance(1_000);
-            assert_eq!(output.rest().len(), pushed - taken);
+            assert_eq!(output.unsent().len(), pushed - taken);
             let waiting_max = Output::FULL_BYTES + answer.len();
             assert!(
                 output.bytes.capacity() <= 4 * waiting_max,
@@ -121,7 +121,7 @@ mod tests {
                 output.push(&vec![7; *bytes]);
             }
             assert_eq!(output.bytes.capacity(), held, "{pushes:?}");
-            assert_eq!(output.rest().len(), pushes.iter().sum::<usize>());
+            assert_eq!(output.unsent().len(), pushes.iter().sum::<usize>());
         }
     }
 
@@ -143,7 +143,7 @@ mod tests {
             let mut taken = 0;
             for bytes in pieces {
                 taken += output.advance(*bytes);
-                assert_eq!(output.rest(), &numbers[taken..], "{pieces:?}");
+                assert_eq!(output.unsent(), &numbers[taken..], "{pieces:?}");
             }
             assert_eq!(taken, pieces.iter().sum::<usize>().min(1_000));
             assert_eq!(output.bytes.capacity(), held, "{pieces:?}");

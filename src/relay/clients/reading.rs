@@ -39,7 +39,7 @@ pub const HEAD_COST: usize = 4096;
 pub(super) const PIECE_COST: usize = 128;
 
 /// Cost of a look at something that may be anywhere in memory.
-pub const LOOK_COST: usize = 8;
+pub const SCAN_COST: usize = 8;
 
 /// Clients with pipelined input, and the cost of the current read.
 #[derive(Default)]
@@ -191,15 +191,15 @@ impl Clients {
         Input { bytes, is_head }
     }
 
-    /// Keeps the last `rest_bytes` of the input as unread.
+    /// Keeps the last `unread_bytes` of the input as unread.
     pub fn keep_input(
         &mut self,
         id: ConnectionId,
         input: Input<'_>,
-        rest_bytes: usize,
+        unread_bytes: usize,
         ctx: &mut Context,
     ) {
-        let read_bytes = input.bytes.len() - rest_bytes;
+        let read_bytes = input.bytes.len() - unread_bytes;
         let rest = match input.bytes {
             Cow::Borrowed(bytes) => bytes[read_bytes..].to_vec(),
             Cow::Owned(mut bytes) => {
@@ -207,7 +207,7 @@ impl Clients {
                 if input.is_head && bytes.is_empty() {
                     ctx.freed(bytes.capacity());
                 }
-                bytes.shrink_to(2 * rest_bytes);
+                bytes.shrink_to(2 * unread_bytes);
                 bytes
             }
         };
@@ -395,7 +395,7 @@ mod tests {
         let before = stage.relay.ctx.counts.of(Count::Streams);
         let mut cost = 0;
         while cost < PIPELINED_COST_MAX
-            && let Some(spent) = stage.relay.read_pipelined(stage.now)
+            && let Some(spent) = stage.relay.do_deferred_work(stage.now)
         {
             cost += spent;
         }
@@ -428,7 +428,7 @@ mod tests {
             ids.push(id);
         }
         let (mut streams, mut turns) = (stage.relay.ctx.counts.of(Count::Streams), 0);
-        while stage.relay.has_pipelined() {
+        while stage.relay.has_deferred_work() {
             // Whoever comes now is heard at once, and answered with what the turn writes.
             let peer = SocketAddr::from(([10, 0, 0, 3], 1000));
             let other = stage.relay.accepted(peer, stage.now).expect("room");
@@ -466,15 +466,15 @@ mod tests {
             let mut alone = Stage::new(&["--token-server=10.0.0.0/24"]);
             let id = alone.client(&request);
             let each = alone.text(id).len();
-            let look_cost = match path {
-                "/metrics" => connections * LOOK_COST,
+            let scan_cost = match path {
+                "/metrics" => connections * SCAN_COST,
                 _ => 0,
             };
             let answers_max =
-                PIPELINED_COST_MAX / (each + HEAD_COST + look_cost) + HEADS_AT_ONCE_MAX;
+                PIPELINED_COST_MAX / (each + HEAD_COST + scan_cost) + HEADS_AT_ONCE_MAX;
             assert!(answers_max < connections, "more than one turn has work");
             let mut turns = 0;
-            while stage.relay.has_pipelined() {
+            while stage.relay.has_deferred_work() {
                 let before = answered(&stage);
                 turn(&mut stage);
                 while stage.write_next() {}
@@ -527,14 +527,14 @@ mod tests {
         let body = format!("{}0\r\n\r\n", chunks(0, 9000));
         let mut rest = body.as_bytes();
         for bytes in [40_000, 1, 2, 3, 4, 5, 6, 7] {
-            let (piece, behind) = rest.split_at(bytes);
+            let (piece, after) = rest.split_at(bytes);
             let cost = stage.relay.received(source, piece, stage.now);
             // And 32 for each byte in which a format is searched.
             let searched = 32 * bytes.min(12 * 1024);
             let most = READ_COST + bytes + 3 * PIECE_COST + searched;
             assert!(cost <= most, "{bytes}: {cost}");
             stage.settle();
-            rest = behind;
+            rest = after;
         }
         stage.send(source, rest);
         stage.assert_status(source, 200);
@@ -571,7 +571,7 @@ mod tests {
         let id = stage.relay.accepted(peer, stage.now).expect("room");
         stage.relay.received(id, requests.as_bytes(), stage.now);
         let mut actions = Vec::new();
-        while stage.relay.read_pipelined(stage.now).is_some() {
+        while stage.relay.do_deferred_work(stage.now).is_some() {
             assert_eq!(actions, [], "before it is read");
             actions.extend(std::iter::from_fn(|| stage.relay.next_action()));
         }
@@ -637,11 +637,11 @@ mod tests {
             .served(id, crate::stream::Outcome::Blocked, stage.now);
         let ahead = HEALTH.repeat(400);
         stage.relay.received(id, ahead.as_bytes(), stage.now);
-        assert!(stage.relay.has_pipelined(), "there is more to read");
+        assert!(stage.relay.has_deferred_work(), "there is more to read");
         stage.settle();
         let waits = |stage: &Stage| {
             let connection = connection(stage, id);
-            (connection.output.rest().len(), connection.input.len())
+            (connection.output.unsent().len(), connection.input.len())
         };
         let (output, input) = waits(&stage);
         let mut alone = Stage::new(&[]);
@@ -655,7 +655,7 @@ mod tests {
         assert_eq!(stage.text(id).matches("HTTP/1.1 200 OK").count(), 400);
         assert_eq!(waits(&stage), (0, 0));
         assert_eq!(bytes_wanted(&mut stage, id), 16_385);
-        assert!(!stage.relay.has_pipelined());
+        assert!(!stage.relay.has_deferred_work());
     }
 
     /// Small blocks take far longer to scan and to splice than their bytes take to copy.
@@ -749,10 +749,10 @@ mod tests {
         };
         assert_eq!(room(&stage), (100, 100 * HEALTH.len()));
         for left in (50..100).rev().step_by(2) {
-            stage.relay.read_pipelined(stage.now);
+            stage.relay.do_deferred_work(stage.now);
             assert_eq!(room(&stage), (left - 1, 100 * HEALTH.len()));
         }
-        stage.relay.read_pipelined(stage.now);
+        stage.relay.do_deferred_work(stage.now);
         let (left, bytes) = room(&stage);
         assert_eq!((left, bytes), (48, 96 * HEALTH.len()));
         stage.settle();

@@ -295,7 +295,7 @@ impl Clients {
             let detail = "another process has taken over this server, with its streams; ask again";
             return self.refuse(id, &Refusal::busy(detail), reply, ctx);
         }
-        let reply = reply.open_if(reply.version == Version::Http11);
+        let reply = reply.close_unless(reply.version == Version::Http11);
         let head = http::ResponseHead::new(Status::Ok, &reply)
             .field("Content-Type", "application/json")
             .field("X-Content-Type-Options", "nosniff")
@@ -332,7 +332,7 @@ impl Clients {
             return self.answer_call(id, Ok(outcome), reply, ctx);
         }
         ctx.counts.refused(refusal.status);
-        let reply = reply.open_if(!refusal.ends_connection);
+        let reply = reply.close_unless(!refusal.ends_connection);
         let bytes = http::refused(refusal, &reply);
         self.respond(id, Some(refusal.status), bytes, reply.keep_alive, ctx);
     }
@@ -346,7 +346,7 @@ impl Clients {
         reply: Reply,
         ctx: &mut Context,
     ) {
-        self.refuse(id, refusal, reply.open_if(!head.has_payload()), ctx);
+        self.refuse(id, refusal, reply.close_unless(!head.has_payload()), ctx);
     }
 
     /// Lets a call wait for this job.

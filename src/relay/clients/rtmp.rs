@@ -61,8 +61,8 @@ impl Clients {
                 // Scanners come to every port.
                 let is_other = !publisher.has_begun();
                 let source = connection.peer;
-                let is_told = is_other && std::mem::replace(&mut self.has_logged_others, true);
-                if !is_told && ctx.event_limits.admit_refusal(source.ip(), ctx.now()) {
+                let was_logged = is_other && std::mem::replace(&mut self.has_logged_others, true);
+                if !was_logged && ctx.event_limits.admit_refusal(source.ip(), ctx.now()) {
                     let line =
                         format_args!("event=rtmp-failed source={source} detail=\"{reason}\"");
                     ctx.log(Level::Warn, Some(source.ip()), line);
@@ -79,7 +79,7 @@ impl Clients {
         if let Some(connection) = self.connections.get_mut(id)
             && let Some(publisher) = &mut connection.publisher
         {
-            let is_full = connection.output.rest().len() >= WAITING_BYTES_MAX;
+            let is_full = connection.output.unsent().len() >= WAITING_BYTES_MAX;
             let answers = publisher.take_answers(is_full);
             if !answers.is_empty() {
                 connection.output.push(&answers);

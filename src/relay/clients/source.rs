@@ -147,7 +147,7 @@ impl Clients {
         };
         let body = Receipt {
             // A key does not show which session it opens.
-            sessionid: self.came_by(id).unwrap_or(session),
+            sessionid: self.admitted_by(id).unwrap_or(session),
             bytes_received: source.bytes,
         };
         let body = serde_json::to_vec(&body).unwrap_or_default();

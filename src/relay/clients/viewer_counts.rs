@@ -50,29 +50,29 @@ pub(super) struct ViewerCounts {
 impl ViewerCounts {
     /// Returns the number of clients that watch a session, or wait for it, with a session id. For the
     /// session's own session id, returns the number of all its viewers.
-    pub fn of(&self, name: &SessionId, session: &SessionId) -> usize {
-        let names = (name.clone(), session.clone());
-        self.counts.get(&names).copied().unwrap_or(0)
+    pub fn of(&self, credential: &SessionId, session: &SessionId) -> usize {
+        let credentials = (credential.clone(), session.clone());
+        self.counts.get(&credentials).copied().unwrap_or(0)
     }
 
     /// Counts an admitted viewer. Ignores clients that are no viewers.
     pub fn enter(&mut self, admission: &Admission) {
         if admission.is_viewer() {
-            self.add(&admission.name, &admission.session);
+            self.add(&admission.credential, &admission.session);
         }
     }
 
     /// Removes a viewer from the counts.
     pub fn leave(&mut self, admission: &Admission) {
         if admission.is_viewer() {
-            self.take(&admission.name, &admission.session);
+            self.take(&admission.credential, &admission.session);
         }
     }
 
     /// Returns whether the address counts as a viewer of the session by this sessionid. A
     /// sessionid that opened another session before does not count.
-    pub fn has_hls(&self, name: &SessionId, session: &SessionId, address: IpAddr) -> bool {
-        let counted = self.hls.get(&(name.clone(), network_of(address)));
+    pub fn has_hls(&self, credential: &SessionId, session: &SessionId, address: IpAddr) -> bool {
+        let counted = self.hls.get(&(credential.clone(), network_of(address)));
         counted.is_some_and(|counted| counted.session == *session)
     }
 
@@ -128,23 +128,26 @@ impl ViewerCounts {
         }
     }
 
-    fn add(&mut self, name: &SessionId, session: &SessionId) {
-        for name in names(name, session) {
-            let names = (name.clone(), session.clone());
-            *self.counts.entry(names).or_insert(0) += 1;
+    fn add(&mut self, credential: &SessionId, session: &SessionId) {
+        for credential in credentials(credential, session) {
+            let credentials = (credential.clone(), session.clone());
+            *self.counts.entry(credentials).or_insert(0) += 1;
         }
     }
 
-    fn take(&mut self, name: &SessionId, session: &SessionId) {
-        for name in names(name, session) {
-            take(&mut self.counts, &(name.clone(), session.clone()));
+    fn take(&mut self, credential: &SessionId, session: &SessionId) {
+        for credential in credentials(credential, session) {
+            take(&mut self.counts, &(credential.clone(), session.clone()));
         }
     }
 }
 
 /// Returns the session ids by which a viewer counts: the session's own one, and a key.
-fn names<'a>(name: &'a SessionId, session: &'a SessionId) -> impl Iterator<Item = &'a SessionId> {
-    let key = Some(name).filter(|name| *name != session);
+fn credentials<'a>(
+    credential: &'a SessionId,
+    session: &'a SessionId,
+) -> impl Iterator<Item = &'a SessionId> {
+    let key = Some(credential).filter(|credential| *credential != session);
     iter::once(session).chain(key)
 }
 

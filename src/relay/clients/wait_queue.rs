@@ -27,7 +27,6 @@ pub struct Waiting {
     /// Session that the viewer waits for.
     pub session: SessionId,
     /// Waits for the session to start, or for its playlist to grow.
-    #[cfg_attr(feature = "handover", serde(rename = "room"))]
     pub wait_for: WaitFor,
     /// The part of the session that it asked for.
     pub view: View,
@@ -70,7 +69,6 @@ pub enum WaitFor {
     Session,
     /// Its stream has to come further: its playlist must grow, or its format must be known before it
     /// can be remuxed.
-    #[cfg_attr(feature = "handover", serde(rename = "List"))]
     Progress,
     /// The viewer was called, and waits for its turn. Only the lists of [`WaitQueue`] have this value.
     #[cfg_attr(feature = "handover", serde(skip))]
@@ -98,7 +96,7 @@ impl WaitQueue {
     pub(super) fn enter(
         &mut self,
         wait_for: WaitFor,
-        (session, reach): (&SessionId, PlaylistPosition),
+        (session, position): (&SessionId, PlaylistPosition),
         id: ConnectionId,
         via: Option<&str>,
     ) {
@@ -110,17 +108,17 @@ impl WaitQueue {
             true => via.map(str::to_owned),
             false => fetch::common(waiters.via.take(), via),
         };
-        waiters.ids.insert((reach, id));
-        self.all.insert((wait_for, id), (session.clone(), reach));
+        waiters.ids.insert((position, id));
+        self.all.insert((wait_for, id), (session.clone(), position));
     }
 
     /// Removes a client that waits for this, or for its turn.
     pub(super) fn leave(&mut self, wait_for: WaitFor, id: ConnectionId) {
         for wait_for in [wait_for, WaitFor::Turn] {
-            if let Some((session, reach)) = self.all.remove(&(wait_for, id)) {
+            if let Some((session, position)) = self.all.remove(&(wait_for, id)) {
                 let key = (wait_for, session);
                 if let Some(waiters) = self.sessions.get_mut(&key) {
-                    waiters.ids.remove(&(reach, id));
+                    waiters.ids.remove(&(position, id));
                 }
                 self.tidy(&key);
             }
@@ -138,8 +136,8 @@ impl WaitQueue {
         let key = (wait_for, session.clone());
         let mut taken = Vec::new();
         if let Some(waiters) = self.sessions.get_mut(&key) {
-            while let Some((reach, id)) = waiters.ids.first().copied()
-                && reach < reached
+            while let Some((position, id)) = waiters.ids.first().copied()
+                && position < reached
             {
                 waiters.ids.pop_first();
                 self.all.remove(&(wait_for, id));
@@ -277,9 +275,10 @@ impl Clients {
                 return true;
             }
             let from = self.peer(*id).map(|peer| peer.ip());
-            let name = self.came_by(*id).unwrap_or(session);
-            let session_state = self.session_state(session, name, from, session_state.clone());
-            !may_watch(name, from, &session_state)
+            let credential = self.admitted_by(*id).unwrap_or(session);
+            let session_state =
+                self.complete_session_state(session, credential, from, session_state.clone());
+            !may_watch(credential, from, &session_state)
         };
         for id in ids.filter(is_other).collect::<Vec<_>>() {
             if let Some(connection) = self.connections.get_mut(id)
@@ -400,10 +399,10 @@ mod tests {
             }
             stage.relay.check();
             let refused = |stage: &Stage| -> u64 { stage.relay.ctx.counts.refusals.values().sum() };
-            while stage.relay.has_pipelined() {
+            while stage.relay.has_deferred_work() {
                 let (earlier, mut cost) = (refused(&stage), 0);
                 while cost < PIPELINED_COST_MAX
-                    && let Some(spent) = stage.relay.read_pipelined(stage.now)
+                    && let Some(spent) = stage.relay.do_deferred_work(stage.now)
                 {
                     cost += spent;
                 }
@@ -482,8 +481,8 @@ mod tests {
         );
         assert_eq!(of.collect::<Vec<_>>(), [(viewer, &session("s"))]);
         assert_eq!(none.count(), 0);
-        let behind = ConnectionId::from_u64(viewer.to_u64() + 1);
-        assert_eq!(clients.waiting.from(WaitFor::Session, behind).count(), 0);
+        let after = ConnectionId::from_u64(viewer.to_u64() + 1);
+        assert_eq!(clients.waiting.from(WaitFor::Session, after).count(), 0);
         #[cfg(feature = "hls")]
         {
             let player = stage.client("GET /stream/s/index.m3u8 HTTP/1.1\r\nHost: h\r\n\r\n");

@@ -11,7 +11,7 @@ use crate::http::{Refusal, Status};
 use crate::relay::ConnectionId;
 use crate::relay::context::Context;
 use crate::relay::server_event::ServerEvent;
-use crate::relay::streams::{Place, ViewerResponse};
+use crate::relay::streams::{ViewerKey, ViewerResponse};
 use crate::relay::viewer_id::ListedId;
 use crate::stream::{End, Outcome};
 
@@ -121,7 +121,7 @@ impl Clients {
         gather: &mut Gather<'a>,
     ) -> Option<&'a ViewerResponse> {
         let connection = self.connections.get(id)?;
-        let has_room = gather.push(connection.output.rest());
+        let has_room = gather.push(connection.output.unsent());
         if let Phase::Viewer(response) = &connection.phase
             && has_room
         {
@@ -138,7 +138,7 @@ impl Clients {
         id: ConnectionId,
         bytes: usize,
         ctx: &mut Context,
-    ) -> Option<(Place, usize)> {
+    ) -> Option<(ViewerKey, usize)> {
         let connection = self.connections.get_mut(id)?;
         connection.taken = ctx.now();
         let of_output = connection.output.advance(bytes);
@@ -160,7 +160,7 @@ impl Clients {
         if let Some(entry) = &mut connection.access {
             entry.bytes += media_bytes as u64;
         }
-        Some((response.place(), media_bytes))
+        Some((response.key(), media_bytes))
     }
 
     /// Ends a client's turn, after which its socket takes more or is full. Returns its viewer and
@@ -170,10 +170,10 @@ impl Clients {
         id: ConnectionId,
         outcome: Outcome,
         ctx: &mut Context,
-    ) -> Option<(Place, Outcome)> {
+    ) -> Option<(ViewerKey, Outcome)> {
         let connection = self.connections.get_mut(id)?;
         let of_viewer = match &connection.phase {
-            Phase::Viewer(response) => Some((response.place(), response.outcome(outcome))),
+            Phase::Viewer(response) => Some((response.key(), response.outcome(outcome))),
             _ => None,
         };
         if outcome == Outcome::Blocked && !connection.is_blocked {
@@ -202,17 +202,17 @@ impl Clients {
         self.watch(id, response);
         let what = ServerEvent::ViewerComes {
             id: ListedId::of_connection(ctx.run, id),
-            key: self.came_by(id).map(SessionId::digest),
+            key: self.admitted_by(id).map(SessionId::digest),
             address: self.peer(id),
         };
         ctx.emit(session, &what);
     }
 
     /// Returns the stream that a client watches, and the client's address.
-    pub fn viewer(&self, id: ConnectionId) -> Option<(Place, SocketAddr)> {
+    pub fn viewer(&self, id: ConnectionId) -> Option<(ViewerKey, SocketAddr)> {
         let connection = self.connections.get(id)?;
         match &connection.phase {
-            Phase::Viewer(response) => Some((response.place(), connection.peer)),
+            Phase::Viewer(response) => Some((response.key(), connection.peer)),
             _ => None,
         }
     }
@@ -220,7 +220,7 @@ impl Clients {
     /// Ends a viewer's response: with the end of the stream, or with a refusal instead of the
     /// stream.
     pub fn end_viewer(&mut self, id: ConnectionId, end: Result<End, Refusal>, ctx: &mut Context) {
-        let key = self.came_by(id).map(SessionId::digest);
+        let key = self.admitted_by(id).map(SessionId::digest);
         let Some(connection) = self.connections.get(id) else {
             return;
         };
@@ -385,7 +385,7 @@ mod tests {
             .get(viewer)
             .expect("it is there")
             .output
-            .rest()
+            .unsent()
             .len();
         assert_eq!(bytes, of_own + 5);
         for (written, media) in [(of_own - 1, None), (1, None), (2, Some(2)), (3, Some(3))] {

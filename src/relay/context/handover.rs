@@ -18,7 +18,6 @@ struct ContextState {
     started_unix_seconds: u64,
     /// Time by the calendar at the start. Later corrections of the clock are in it.
     started: Duration,
-    #[serde(rename = "ticket_next")]
     job_next: u64,
     /// Count of random numbers. Processes with the same key, as in a simulation, continue one sequence.
     /// The key itself is not sent.

@@ -22,10 +22,10 @@ impl Grants {
     /// Sets the deadline for the next token that expires, or for a time that is not on disk.
     pub fn rearm(&mut self, ctx: &mut Context) {
         let tokens = self.tokens.as_ref();
-        let shuts = tokens.and_then(|tokens| tokens.next_expiry(self.reported));
-        let shuts = shuts.map(|shuts| ctx.calendar.instant_of(shuts));
+        let expiry = tokens.and_then(|tokens| tokens.next_expiry(self.reported));
+        let expiry = expiry.map(|expiry| ctx.calendar.instant_of(expiry));
         let owed = self.owes_time().then(|| ctx.now() + WRITE_AGAIN_AFTER);
-        if let Some(deadline) = shuts.into_iter().chain(owed).min() {
+        if let Some(deadline) = expiry.into_iter().chain(owed).min() {
             ctx.arm(&mut self.armed, Owner::Tokens, deadline);
         }
     }

@@ -12,7 +12,7 @@ impl Grants {
     /// Writes the blocks and the table of tokens.
     pub fn hand_over(&self, writer: &mut Writer<'_>) {
         let blocks: Vec<_> = self.blocks.iter().collect();
-        let barred: Vec<_> = self.barred.iter().collect();
+        let blocked_viewers: Vec<_> = self.blocked_viewers.iter().collect();
         let is_kept = self.pending.is_some();
         writer.put(
             "grants",
@@ -20,7 +20,7 @@ impl Grants {
             &(self.tokens.is_some(), is_kept, self.reported),
         );
         writer.put("blocks", 0, &blocks);
-        writer.put("barred", 0, &barred);
+        writer.put("barred", 0, &blocked_viewers);
         if let Some(tokens) = &self.tokens {
             tokens.hand_over(writer);
         }
@@ -52,9 +52,9 @@ impl Grants {
     /// Removes the addresses of UDP clients that these settings do not admit. Returns the number of tokens
     /// without an address now.
     pub fn silence(&mut self, ctx: &Context) -> usize {
-        let may_stay = |address, _| ctx.settings().may_be_named(address);
+        let is_allowed = |address, _| ctx.settings().may_be_named(address);
         let tokens = self.tokens.as_mut();
-        tokens.map_or(0, |tokens| tokens.retain_addresses(may_stay))
+        tokens.map_or(0, |tokens| tokens.retain_addresses(is_allowed))
     }
 
     /// Receives a line of the table.
@@ -76,9 +76,9 @@ impl Grants {
                 blocks.all(|(session, until)| self.blocks.add(session, *until, now))
             }
             _ => {
-                let barred: Vec<((SessionId, IpAddr), Instant)> = line.read()?;
-                let mut barred = barred.iter();
-                barred.all(|(whom, until)| self.barred.add(whom, *until, now))
+                let blocked_viewers: Vec<((SessionId, IpAddr), Instant)> = line.read()?;
+                let mut blocked_viewers = blocked_viewers.iter();
+                blocked_viewers.all(|(whom, until)| self.blocked_viewers.add(whom, *until, now))
             }
         };
         must(have_room, || "more are kept out than may be".to_owned())

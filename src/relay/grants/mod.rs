@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::admission::{AccessRequest, Barred, Gate, SessionState, tokens_are_off};
+use super::admission::{AccessRequest, BlockedViewer, Gate, SessionState, tokens_are_off};
 use super::api::AddToken;
 use super::context::Context;
 use super::counts::Count;
@@ -45,7 +45,7 @@ pub(super) struct Grants {
     tokens: Option<Tokens>,
     blocks: Blocks<SessionId>,
     /// Viewers that the operator has disconnected and blocked, by session id and address.
-    barred: Blocks<Barred>,
+    blocked_viewers: Blocks<BlockedViewer>,
     /// Changes on their way to the token file. `None`: there is no such file.
     pending: Option<PendingChanges>,
     /// Time up to which expired tokens have been reported.
@@ -108,15 +108,15 @@ impl Change {
     }
 
     /// Returns the bytes that its allocations take.
-    fn held_bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         let tuples = match self {
             Change::Addition { http, rtp, .. } => {
-                let http = http.as_ref().map_or(0, |http| http.terms.held_bytes());
+                let http = http.as_ref().map_or(0, |http| http.terms.memory_bytes());
                 http + gate::clients_bytes(rtp)
             }
             Change::Revocation { .. } => 0,
         };
-        self.session().held_bytes() + tuples
+        self.session().memory_bytes() + tuples
     }
 }
 
@@ -140,8 +140,8 @@ impl Grants {
     }
 
     /// Returns the memory of the token table, in bytes.
-    pub fn held_bytes(&self) -> usize {
-        self.tokens.as_ref().map_or(0, Tokens::held_bytes)
+    pub fn memory_bytes(&self) -> usize {
+        self.tokens.as_ref().map_or(0, Tokens::memory_bytes)
     }
 
     // ---- What is asked about it
@@ -152,7 +152,7 @@ impl Grants {
             settings: ctx.settings(),
             tokens: self.tokens.as_ref(),
             blocks: &self.blocks,
-            barred: &self.barred,
+            blocked_viewers: &self.blocked_viewers,
             is_closing: ctx.is_closing,
             now: ctx.now(),
             time: ctx.date(),
@@ -264,8 +264,13 @@ impl Grants {
     }
 
     /// Blocks viewers with this session id and address for a while.
-    pub fn bar(&mut self, whom: &Barred, time: Duration, ctx: &Context) -> Result<(), Refusal> {
-        if self.barred.add(whom, ctx.now() + time, ctx.now()) {
+    pub fn block_viewer(
+        &mut self,
+        whom: &BlockedViewer,
+        time: Duration,
+        ctx: &Context,
+    ) -> Result<(), Refusal> {
+        if self.blocked_viewers.add(whom, ctx.now() + time, ctx.now()) {
             return Ok(());
         }
         Err(Refusal::busy(format!(
@@ -305,11 +310,11 @@ impl Grants {
             );
             ctx.log(Level::Warn, None, line);
         }
-        let may_stay = |address, transport| {
+        let is_allowed = |address, transport| {
             let fault = ctx.rtp_socket.destination_fault(address, transport);
             ctx.settings().may_be_named(address) && fault.is_none()
         };
-        let silenced = tokens.retain_addresses(may_stay);
+        let silenced = tokens.retain_addresses(is_allowed);
         self.tokens = Some(tokens);
         self.pending = Some(PendingChanges::default());
         self.take_over(ctx);
@@ -387,7 +392,7 @@ impl Grants {
         };
         let session = change.session();
         let of = tokens.opened_by(session).clone();
-        let held_bytes = tokens.held_bytes();
+        let memory_bytes = tokens.memory_bytes();
         let mut removed = Vec::new();
         for record in &decided.records {
             let tuples = tokens.carry_out(record);
@@ -412,7 +417,7 @@ impl Grants {
                 let grant = tokens.grant(&session);
                 // Without a token, the clients of an earlier one keep their terms.
                 let changed = grant.map(|grant| Event::TermsChanged {
-                    name: session.clone(),
+                    credential: session.clone(),
                     session: tokens.opened_by(&session).clone(),
                     ends: grant.terms.ends,
                     bits_per_second_max: grant.terms.bits_per_second_max,
@@ -435,7 +440,7 @@ impl Grants {
             Change::Revocation {
                 session, aborts, ..
             } => {
-                ctx.freed(held_bytes.saturating_sub(tokens.held_bytes()));
+                ctx.freed(memory_bytes.saturating_sub(tokens.memory_bytes()));
                 let revoked = removed.len();
                 let body = json(&Revoked {
                     sessionid: &session,

@@ -49,17 +49,20 @@ fn answer((id, reply): ReplyTo, answer: Result<JsonAnswer, Refusal>, ctx: &mut C
 
 impl PendingChanges {
     /// Returns the bytes that its allocations take: waiting changes, and the current write.
-    pub fn held_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         let writing = self.writing.as_ref();
         let batch = writing.into_iter().flat_map(|(_, batch)| batch);
         let judged = batch.map(|(asked, judged)| {
             let addition = judged.as_ref().ok();
             let records = addition.map_or(&[][..], |addition| &addition.records);
-            let bytes = records.iter().map(Record::held_bytes).sum::<usize>();
-            asked.change.held_bytes() + bytes + size_of_val(records)
+            let bytes = records.iter().map(Record::memory_bytes).sum::<usize>();
+            asked.change.memory_bytes() + bytes + size_of_val(records)
         });
         // What will be decided takes as much again.
-        let queue = self.queue.iter().map(|asked| 2 * asked.change.held_bytes());
+        let queue = self
+            .queue
+            .iter()
+            .map(|asked| 2 * asked.change.memory_bytes());
         queue.chain(judged).sum::<usize>()
             + self.queue.capacity() * size_of::<QueuedChange>()
             + writing.map_or(0, |(_, batch)| batch.capacity() * size_of::<Judged>())
@@ -90,7 +93,7 @@ impl Grants {
     ) -> Result<(), Refusal> {
         match &mut self.pending {
             Some(pending)
-                if pending.queue.len() < QUEUE_MAX && pending.held_bytes() < QUEUE_BYTES_MAX =>
+                if pending.queue.len() < QUEUE_MAX && pending.memory_bytes() < QUEUE_BYTES_MAX =>
             {
                 pending.queue.push_back(QueuedChange { caller, change });
                 self.write_changes(ctx);

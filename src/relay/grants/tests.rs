@@ -126,7 +126,11 @@ impl Table {
             match event {
                 Event::TokensChanged(name) => words.push(format!("changed {}", name.as_str())),
                 Event::TokensRemoved(tuples) => words.push(format!("removed {}", tuples.len())),
-                Event::TermsChanged { name, ends, .. } => {
+                Event::TermsChanged {
+                    credential: name,
+                    ends,
+                    ..
+                } => {
                     words.push(format!("ends {} {ends:?}", name.as_str()));
                 }
                 Event::EndSession(name) => words.push(format!("aborted {}", name.as_str())),
@@ -233,14 +237,14 @@ fn datagrams_begin_the_first_session_that_has_no_source() {
         (here, None, false, None, &[], true, Err("Stranger")),
         (outside, Some(here), false, None, &[], true, Err("Outside")),
     ] {
-        let way = if is_bare {
+        let entry_point = if is_bare {
             EntryPoint::Bare
         } else {
             EntryPoint::Rtp
         };
         let access_request = AccessRequest {
             to: to.map(at),
-            ..AccessRequest::without_request(way, at(from))
+            ..AccessRequest::without_request(entry_point, at(from))
         };
         let has_source = |name: &SessionId| taken.contains(&name.as_str());
         let session_state = |name: &SessionId| SessionState {
@@ -294,7 +298,9 @@ fn as_many_are_kept_out_as_may_be_and_none_makes_room() {
     for number in 0..=BLOCKS_MAX {
         let name = id(&number.to_string());
         let blocked = relay.grants.block(&name, minute, &relay.ctx);
-        let barred = relay.grants.bar(&(name.clone(), from), minute, &relay.ctx);
+        let barred = relay
+            .grants
+            .block_viewer(&(name.clone(), from), minute, &relay.ctx);
         assert_eq!(blocked.is_ok(), number < BLOCKS_MAX, "{number}");
         assert_eq!(barred.is_ok(), number < BLOCKS_MAX, "{number}");
         for refusal in [blocked.err(), barred.err()].into_iter().flatten() {
@@ -307,7 +313,7 @@ fn as_many_are_kept_out_as_may_be_and_none_makes_room() {
         let now = relay.ctx.now();
         let left = relay.grants.blocks.left(&name, now);
         assert_eq!(left, (number < BLOCKS_MAX).then_some(minute));
-        let left = relay.grants.barred.left(&(name, from), now);
+        let left = relay.grants.blocked_viewers.left(&(name, from), now);
         assert_eq!(left, (number < BLOCKS_MAX).then_some(minute));
     }
 }
@@ -882,7 +888,7 @@ fn changes_that_wait_for_the_disk_hold_a_bounded_number_of_bytes() {
         .grants()
         .pending
         .as_ref()
-        .map_or(0, PendingChanges::held_bytes);
+        .map_or(0, PendingChanges::memory_bytes);
     assert!(
         held >= taken * bytes && held < (1 << 20) + 2 * bytes,
         "{held}"
@@ -1153,12 +1159,12 @@ fn changes_on_their_way_are_counted_in_bytes() {
     let change = |number: usize| plain(&format!("{}{number}", "x".repeat(240)));
     let (mut records, each) = (0, size_of::<(ReplyTo, Change, Result<Addition, Refusal>)>());
     for number in 0..5 {
-        records += change(number).held_bytes();
+        records += change(number).memory_bytes();
         assert_eq!(table.change(change(number)), 0);
     }
     let pending = table.grants().pending.as_ref().expect("a file");
     // One is written, and four wait; a list grows to four places first.
-    let held = pending.held_bytes();
+    let held = pending.memory_bytes();
     assert!(held >= 2 * records + 5 * each, "{held}");
     assert!(held <= 2 * records + 12 * each, "{held}");
 }
@@ -1184,7 +1190,7 @@ fn who_is_kept_out_is_so_in_another_process() {
     let relay = &mut table.stage.relay;
     assert!(relay.grants.block(&id("a"), minute, &relay.ctx).is_ok());
     let whom = (id("b"), from);
-    assert!(relay.grants.bar(&whom, minute, &relay.ctx).is_ok());
+    assert!(relay.grants.block_viewer(&whom, minute, &relay.ctx).is_ok());
     let mut told = Vec::new();
     let mut out = |piece: &[u8]| told.extend_from_slice(piece);
     let mut writer = Writer::new(&mut out);
@@ -1201,7 +1207,7 @@ fn who_is_kept_out_is_so_in_another_process() {
     let now = relay.ctx.now();
     assert_eq!(relay.grants.blocks.left(&id("a"), now), Some(minute));
     assert_eq!(relay.grants.blocks.left(&id("b"), now), None);
-    assert_eq!(relay.grants.barred.left(&whom, now), Some(minute));
+    assert_eq!(relay.grants.blocked_viewers.left(&whom, now), Some(minute));
 }
 
 /// A sender is a source as long as a token of its session names it. Other tokens of the session do

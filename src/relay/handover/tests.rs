@@ -133,7 +133,7 @@ fn what_does_not_fit_is_refused_in_words() {
     let text = String::from_utf8(records).expect("text");
     let ids = text.lines().find(|line| line.starts_with("ids "));
     let blocks = |name: &str, key: &dyn Fn(usize) -> String, count: usize| {
-        let until = "{\"secs\":9,\"nanos\":0}";
+        let until = "9000000000";
         let blocks = (0..count).map(|number| format!("[{},{until}]", key(number)));
         let blocks: Vec<String> = blocks.collect();
         format!("{name} 0 [{}]", blocks.join(","))

@@ -35,8 +35,8 @@ pub type PendingCallState = (ConnectionId, Reply, AddToken);
 
 /// Receives a call that waits for names.
 pub fn pending_call(line: Line<'_>, ctx: &Context) -> Result<PendingCallState, HandoverError> {
-    type State = (ConnectionId, Vec<(String, String)>, Reply, AddToken);
-    let (connection, fields, reply, add): State = line.read()?;
+    type Sent = (ConnectionId, Vec<(String, String)>, Reply, AddToken);
+    let (connection, fields, reply, add): Sent = line.read()?;
     let fields = ctx.settings().fields_like(&fields);
     let reply = Reply { fields, ..reply };
     Ok((connection, reply, add))

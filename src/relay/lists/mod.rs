@@ -26,7 +26,7 @@ pub(super) struct Lists {
     /// Calls that wait for names.
     pending_calls: HashMap<JobId, PendingCall>,
     /// Calls that wait for lists of peers.
-    collectings: HashMap<JobId, Collecting>,
+    collected_lists: HashMap<JobId, Collecting>,
 }
 
 /// A call that waits for the addresses of names.
@@ -50,7 +50,7 @@ impl Lists {
     /// Returns whether no call waits.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
-        self.pending_calls.is_empty() && self.collectings.is_empty()
+        self.pending_calls.is_empty() && self.collected_lists.is_empty()
     }
 
     /// Forgets a call whose client has left.

@@ -161,7 +161,7 @@ impl Lists {
         reply: Reply,
         ctx: &mut Context,
     ) -> Result<JobId, Refusal> {
-        if self.collectings.len() >= GATHERINGS_MAX {
+        if self.collected_lists.len() >= GATHERINGS_MAX {
             return Err(Refusal::busy(
                 "too many lists with the rows of peers are being made or read; try again later",
             ));
@@ -177,7 +177,7 @@ impl Lists {
             rows,
             shares: peers.map(|_| PeerRows::Unasked).collect(),
         };
-        self.collectings.insert(job_id, collecting);
+        self.collected_lists.insert(job_id, collecting);
         Ok(job_id)
     }
 
@@ -188,7 +188,7 @@ impl Lists {
         peer: usize,
         ctx: &Context,
     ) -> Option<(SocketAddr, String, PeerRequest)> {
-        let collecting = self.collectings.get(&job_id)?;
+        let collecting = self.collected_lists.get(&job_id)?;
         let server = ctx.settings().peers.get(peer)?;
         let state = PeerRequest {
             collecting: job_id,
@@ -205,7 +205,7 @@ impl Lists {
 
     /// Handles the end of the connection to a peer. Without rows, its part is missing.
     pub fn peer_ended(&mut self, (job_id, peer): Share, ctx: &mut Context) {
-        let collecting = self.collectings.get(&job_id);
+        let collecting = self.collected_lists.get(&job_id);
         let rows = collecting.and_then(|collecting| collecting.shares.get(peer));
         if let Some(PeerRows::Asked(_)) = rows {
             self.set_share((job_id, peer), PeerRows::Missing, ctx);
@@ -214,7 +214,7 @@ impl Lists {
 
     /// Sets the state of a peer's part. When all are known, the list is ready.
     pub fn set_share(&mut self, (job_id, peer): Share, rows: PeerRows, ctx: &mut Context) {
-        let Some(collecting) = self.collectings.get_mut(&job_id) else {
+        let Some(collecting) = self.collected_lists.get_mut(&job_id) else {
             return;
         };
         if let Some(share) = collecting.shares.get_mut(peer) {
@@ -254,16 +254,16 @@ impl Lists {
     }
 
     fn take_collecting(&mut self, job_id: JobId) -> Option<Collecting> {
-        let collecting = self.collectings.remove(&job_id);
-        if self.collectings.is_empty() {
-            self.collectings = HashMap::new();
+        let collecting = self.collected_lists.remove(&job_id);
+        if self.collected_lists.is_empty() {
+            self.collected_lists = HashMap::new();
         }
         collecting
     }
 
     /// Takes the next block of the peers' rows. When none is left, the list is dropped.
     pub fn next_block(&mut self, job_id: JobId) -> Option<Vec<u8>> {
-        let collecting = self.collectings.get_mut(&job_id)?;
+        let collecting = self.collected_lists.get_mut(&job_id)?;
         let block = collecting.shares.iter_mut().find_map(|share| match share {
             PeerRows::Rows(blocks) => blocks.pop_front(),
             PeerRows::Unasked | PeerRows::Asked(_) | PeerRows::Missing => None,
@@ -277,8 +277,8 @@ impl Lists {
     /// Checks what must hold between two inputs. `waits`: whether this client waits for this list,
     /// or reads it.
     pub fn check(&self, waits: impl Fn(ConnectionId, JobId) -> bool) {
-        assert!(self.collectings.len() <= GATHERINGS_MAX);
-        for (job_id, collecting) in &self.collectings {
+        assert!(self.collected_lists.len() <= GATHERINGS_MAX);
+        for (job_id, collecting) in &self.collected_lists {
             assert!(
                 waits(collecting.client, *job_id),
                 "a list is for nobody: {job_id:?}"
@@ -288,7 +288,7 @@ impl Lists {
 
     /// Returns whether there is this list.
     pub fn has_collecting(&self, job_id: JobId) -> bool {
-        self.collectings.contains_key(&job_id)
+        self.collected_lists.contains_key(&job_id)
     }
 }
 

@@ -144,9 +144,12 @@ fn told(list: &str) -> String {
 #[track_caller]
 fn assert_none_wait(stage: &Stage) {
     let lists = &stage.relay.lists;
-    assert!(lists.collectings.is_empty() && lists.pending_calls.is_empty());
+    assert!(lists.collected_lists.is_empty() && lists.pending_calls.is_empty());
     assert_eq!(
-        (lists.collectings.capacity(), lists.pending_calls.capacity()),
+        (
+            lists.collected_lists.capacity(),
+            lists.pending_calls.capacity()
+        ),
         (0, 0)
     );
     assert_eq!(stage.calls, []);

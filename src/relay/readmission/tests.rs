@@ -237,7 +237,9 @@ fn the_log_says_who_is_ended_and_why() {
     let mut stage = Stage::new(&[API]);
     let reader = come(&mut stage, HOST, EVENTS);
     let idle = come(&mut stage, HOST, "");
-    let taken = stage.tell().taken_over(&["--token-server=10.9.0.0/24"]);
+    let taken = stage
+        .hand_over()
+        .taken_over(&["--token-server=10.9.0.0/24"]);
     stage.relay = taken.expect("it fits");
     let actions: Vec<_> = std::iter::from_fn(|| stage.relay.next_action()).collect();
     let told: Vec<_> = actions.iter().map(|action| format!("{action:?}")).collect();

@@ -5,7 +5,7 @@ use crate::clean_text::Title;
 use crate::http::{Framing, Method, Refusal};
 use crate::relay::admission::{EntryPoint, SessionState};
 use crate::relay::api::{About, Call};
-use crate::relay::icecast::{is_source, no_password, password, session, waits_for_leave};
+use crate::relay::icecast::{is_source, no_password, password, session, waits_for_continue};
 use crate::relay::parameters::{bad, decoded, parse_session};
 
 /// Methods that libshout finds by `OPTIONS *`. With POST it would send titles as forms.
@@ -30,17 +30,19 @@ impl RequestContext<'_> {
     fn publish_by_password(&self) -> Result<Route, Refusal> {
         let access_request = self.access_request(EntryPoint::Icecast);
         self.gate.enter(&access_request)?;
-        let name = session(self.head)?;
-        let session = self.gate.opened_by(&name).clone();
+        let credential = session(self.head)?;
+        let session = self.gate.opened_by(&credential).clone();
         let framing = match self.head.framing_of_media() {
-            Framing::UntilClose if !waits_for_leave(self.head) => Framing::None,
+            Framing::UntilClose if !waits_for_continue(self.head) => Framing::None,
             framing => framing,
         };
-        let session_state = (self.session_state)(&session, &name);
+        let session_state = (self.session_state)(&session, &credential);
         self.gate
-            .publish(&access_request, &name, framing, &session_state)?;
+            .publish(&access_request, &credential, framing, &session_state)?;
         Ok(Route::Publish {
-            admission: self.gate.admission(name, &session, EntryPoint::Icecast),
+            admission: self
+                .gate
+                .admission(credential, &session, EntryPoint::Icecast),
             session,
             content_type: self.head.fields.content_type.clone(),
             framing,
@@ -50,9 +52,9 @@ impl RequestContext<'_> {
     /// Routes the update of a title. Sources of SHOUTcast give the session id as `pass`, others as the
     /// password.
     fn title_update(&self) -> Result<Route, Refusal> {
-        self.look_by(EntryPoint::Icecast, |access_request| {
+        self.route_reading(EntryPoint::Icecast, |access_request| {
             let password = password(self.head).or(self.parameter("pass")?);
-            let name = parse_session(&password.ok_or_else(no_password)?)?;
+            let credential = parse_session(&password.ok_or_else(no_password)?)?;
             let mode = self.parameter("mode")?.unwrap_or_default();
             if mode != b"updinfo" {
                 return Err(bad("the parameter 'mode' is wrong; give mode=updinfo"));
@@ -65,9 +67,9 @@ impl RequestContext<'_> {
             };
             let framing = Framing::UntilClose;
             self.gate
-                .publish(&access_request, &name, framing, &session_state)?;
+                .publish(&access_request, &credential, framing, &session_state)?;
             Ok(Route::Call(Call::SetTitle {
-                session: self.gate.opened_by(&name).clone(),
+                session: self.gate.opened_by(&credential).clone(),
                 title,
                 is_icecast: true,
             }))
@@ -92,7 +94,7 @@ impl RequestContext<'_> {
 
     /// Routes a request for a list. A mount point is `/ID`, or the stream's path.
     fn panel(&self, file: &[u8]) -> Result<Route, Refusal> {
-        self.look_by(EntryPoint::Call, |_| {
+        self.route_reading(EntryPoint::Call, |_| {
             let mount = self.parameter("mount")?;
             if file == b"listclients" && mount.is_none() {
                 return Err(bad("the parameter 'mount' is missing: /ID"));

@@ -16,24 +16,24 @@ fn answer(options: &[&str], line: &str, fields: &str) -> (u16, String) {
 /// The answer of each path without tokens or streams, to a client that may ask.
 #[test]
 fn each_path_has_its_methods() {
-    const LOOK: &str = "GET, HEAD, OPTIONS";
+    const READING: &str = "GET, HEAD, OPTIONS";
     const STREAM: &str = "GET, HEAD, PUT, POST, OPTIONS";
     for (path, allow, get) in [
         ("/stream/a", STREAM, 404),
         ("/stream?sessionid=a", STREAM, 404),
-        ("/stream/a/index.m3u8", LOOK, 404),
-        ("/stream/a/live.ts", LOOK, 404),
-        ("/watch/a", LOOK, 200),
-        ("/watch?sessionid=a", LOOK, 200),
-        ("/", LOOK, 200),
-        ("/metrics", LOOK, 200),
-        ("/healthz", LOOK, 200),
-        ("/api/openapi.json", LOOK, 200),
-        ("/api/list-streams", LOOK, 200),
-        ("/list-streams", LOOK, 200),
-        ("/api/list-tokens", LOOK, 200),
-        ("/api/list-viewers", LOOK, 200),
-        ("/api/events", LOOK, 200),
+        ("/stream/a/index.m3u8", READING, 404),
+        ("/stream/a/live.ts", READING, 404),
+        ("/watch/a", READING, 200),
+        ("/watch?sessionid=a", READING, 200),
+        ("/", READING, 200),
+        ("/metrics", READING, 200),
+        ("/healthz", READING, 200),
+        ("/api/openapi.json", READING, 200),
+        ("/api/list-streams", READING, 200),
+        ("/list-streams", READING, 200),
+        ("/api/list-tokens", READING, 200),
+        ("/api/list-viewers", READING, 200),
+        ("/api/events", READING, 200),
     ] {
         let options = &[API];
         let (status, text) = answer(options, &format!("OPTIONS {path}"), "");

@@ -14,26 +14,26 @@
 //! original's source waits, too.
 
 use super::Streams;
-use super::remux_target::{GO_BYTES, GO_WORK, LARGER, PIECE_BYTES};
+use super::remux_target::{LARGER, PIECE_BYTES, STEP_BYTES, STEP_WORK};
 use super::remuxed::ROOM_BYTES;
 use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::event::Event;
 
 impl Streams {
-    /// Returns whether [`Streams::read_behind`] may have something to do.
-    pub fn has_behind(&self) -> bool {
-        !self.behind.is_empty()
+    /// Returns whether [`Streams::catch_up_next`] may have something to do.
+    pub fn has_catching_up(&self) -> bool {
+        !self.catching_up.is_empty()
     }
 
     /// Lets one remuxed stream that is behind read its share, the first whose viewers have nothing
     /// unsent that they could take. Returns whether one did.
-    pub fn read_behind(&mut self, ctx: &mut Context) -> bool {
-        for _ in 0..self.behind.len() {
-            let Some(id) = self.behind.pop_front() else {
+    pub fn catch_up_next(&mut self, ctx: &mut Context) -> bool {
+        for _ in 0..self.catching_up.len() {
+            let Some(id) = self.catching_up.pop_front() else {
                 break;
             };
-            let stream = self.streams.get(id).filter(|_| self.is_behind(id));
+            let stream = self.streams.get(id).filter(|_| self.is_catching_up(id));
             let wanted = stream.map(|stream| match stream.buffer.has_ready() {
                 true => 0,
                 false => stream.buffer.wanted_bytes(&self.pool),
@@ -41,9 +41,9 @@ impl Streams {
             let Some(wanted) = wanted else {
                 continue;
             };
-            self.catch_up(id, GO_BYTES.min(wanted / LARGER), GO_WORK, ctx);
-            if self.is_behind(id) {
-                self.behind.push_back(id);
+            self.catch_up(id, STEP_BYTES.min(wanted / LARGER), STEP_WORK, ctx);
+            if self.is_catching_up(id) {
+                self.catching_up.push_back(id);
             }
             if wanted > 0 {
                 return true;
@@ -81,9 +81,9 @@ impl Streams {
     ) -> Option<usize> {
         let mut remuxed = self.streams.get_mut(id)?.remuxed.take()?;
         let original = self.streams.get(remuxed.original);
-        let piece = match original.zip(remuxed.behind()) {
+        let piece = match original.zip(remuxed.unread_from()) {
             Some((original, cursor)) if cursor == original.buffer.newest() => {
-                remuxed.behind = None;
+                remuxed.read_offset = None;
                 ctx.notify(Event::RemuxCaughtUp(id));
                 None
             }
@@ -113,8 +113,8 @@ impl Streams {
     }
 
     /// Returns whether a stream is remuxed and has yet to catch up.
-    pub(super) fn is_behind(&self, id: StreamId) -> bool {
+    pub(super) fn is_catching_up(&self, id: StreamId) -> bool {
         let remuxed = self.remuxed_as(id);
-        remuxed.is_some_and(|remuxed| remuxed.behind().is_some())
+        remuxed.is_some_and(|remuxed| remuxed.unread_from().is_some())
     }
 }

@@ -37,25 +37,25 @@ impl Streams {
             "there are more streams than may be"
         );
         self.check_remuxed(ctx);
-        let (mut held_bytes, mut armed) = (0, 0);
+        let (mut memory_bytes, mut armed) = (0, 0);
         for (id, stream) in self.streams.iter() {
             stream.buffer.check();
             let its = Some(self.original_of(id));
-            let may_rest = stream.source != StreamSource::Gone
-                || self.draining.resting(&stream.session) == its;
+            let may_drain = stream.source != StreamSource::Gone
+                || self.draining.draining_to_udp(&stream.session) == its;
             assert!(
-                may_rest || stream.rtp_out.is_over(stream.buffer.newest()),
+                may_drain || stream.rtp_out.is_over(stream.buffer.newest()),
                 "a stream has a rest for UDP clients, and another of its session came after it"
             );
             assert!(
                 stream.armed.is_armed() || stream.deadline(ctx).is_none(),
                 "nobody will look after a stream"
             );
-            held_bytes += stream.buffer.pool_bytes() as isize;
+            memory_bytes += stream.buffer.pool_bytes() as isize;
             armed += usize::from(stream.armed.is_armed());
         }
         assert_eq!(
-            self.pool.bytes_left + held_bytes,
+            self.pool.bytes_left + memory_bytes,
             ctx.settings().limits.buffers_bytes_max as isize,
             "the bytes of all buffers are counted wrong"
         );
@@ -88,7 +88,7 @@ impl Streams {
             let original = self.streams.get(self.original_of(id));
             let original = original.expect("a remuxed stream has its original");
             let remuxed = stream.remuxed.as_ref();
-            if let Some(cursor) = remuxed.and_then(RemuxedStream::behind) {
+            if let Some(cursor) = remuxed.and_then(RemuxedStream::unread_from) {
                 let kept = original.buffer.filled_bytes() as u64;
                 let newest = original.buffer.newest();
                 assert!(
@@ -96,7 +96,7 @@ impl Streams {
                     "bytes are overwritten that a remuxed stream has yet to read"
                 );
                 assert!(
-                    self.behind.contains(&id),
+                    self.catching_up.contains(&id),
                     "a remuxed stream will never catch up"
                 );
             } else {

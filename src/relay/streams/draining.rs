@@ -5,7 +5,7 @@
 //! session at most [`PER_SESSION_MAX`] drain. A publisher always gets in: if there is no place for
 //! its stream, the oldest draining stream is cut off, of its own session if there is one.
 //!
-//! The output to UDP clients ends after the time that its bytes are worth ([`rest_time`]), or when
+//! The output to UDP clients ends after the time that its bytes are worth ([`drain_time`]), or when
 //! the session's next source arrives. So of one session only the stream that ended last still has
 //! output for UDP clients. The others have viewers only.
 
@@ -31,13 +31,13 @@ pub(super) struct Draining {
 /// touch, and a session with endless uploads must not become expensive.
 const PER_SESSION_MAX: usize = 16;
 /// The lowest assumed rate in bytes a second: speech in MPEG-TS is faster.
-const REST_BYTES_PER_SECOND_MIN: u64 = 4_000;
+const DRAIN_BYTES_PER_SECOND_MIN: u64 = 4_000;
 /// Shortest time for the rest of a stream, even of a few packets.
-const REST_TIME_MIN: Duration = Duration::from_secs(60);
+const DRAIN_TIME_MIN: Duration = Duration::from_secs(60);
 
 /// Returns how long these bytes are sent to UDP clients at most, however slow their clock is.
-pub(super) fn rest_time(bytes: u64) -> Duration {
-    REST_TIME_MIN + Duration::from_secs(bytes / REST_BYTES_PER_SECOND_MIN)
+pub(super) fn drain_time(bytes: u64) -> Duration {
+    DRAIN_TIME_MIN + Duration::from_secs(bytes / DRAIN_BYTES_PER_SECOND_MIN)
 }
 
 impl Draining {
@@ -66,7 +66,7 @@ impl Draining {
     }
 
     /// Returns the session's stream that may have output for UDP clients: the one that ended last.
-    pub fn resting(&self, session: &SessionId) -> Option<StreamId> {
+    pub fn draining_to_udp(&self, session: &SessionId) -> Option<StreamId> {
         let (_, id) = self.by_session.get(session)?.last_key_value()?;
         Some(*id)
     }
@@ -143,7 +143,7 @@ impl Streams {
     }
 
     fn cut_off_one(&mut self, id: StreamId, reason: &str, ctx: &mut Context) -> usize {
-        if self.is_behind(id) {
+        if self.is_catching_up(id) {
             // A stream that is behind has not ended yet.
             self.end_one_remuxed(id, End::Lost, ctx);
         }
@@ -151,13 +151,13 @@ impl Streams {
             return 0;
         };
         let viewers: Vec<ConnectionId> = stream.buffer.connections().collect();
-        stream.attended_until = None;
+        stream.watched_until = None;
         let (digest, count) = (stream.session.digest(), viewers.len());
         let line = format_args!(
             "event=stream-cut-off session={digest} reason=\"{reason}\" viewers={count}"
         );
         ctx.log(Level::Info, stream.caused_by(), line);
-        self.end_rest(id, ctx);
+        self.end_drain(id, ctx);
         for viewer in viewers {
             ctx.notify(Event::Close(viewer));
         }
@@ -165,7 +165,7 @@ impl Streams {
     }
 
     /// Ends the output of a stream to its UDP clients.
-    pub(super) fn end_rest(&mut self, id: StreamId, ctx: &mut Context) {
+    pub(super) fn end_drain(&mut self, id: StreamId, ctx: &mut Context) {
         // The original goes last: it stays until its remuxed streams are gone.
         for id in self.all_remuxed_of(id).chain([id]) {
             if let Some(stream) = self.streams.get_mut(id) {
@@ -175,15 +175,15 @@ impl Streams {
         }
     }
 
-    /// Ends the output to UDP clients that has taken longer than [`rest_time`].
-    pub(super) fn rest_timed_out(&mut self, id: StreamId, ctx: &mut Context) {
+    /// Ends the output to UDP clients that has taken longer than [`drain_time`].
+    pub(super) fn drain_timed_out(&mut self, id: StreamId, ctx: &mut Context) {
         if let Some(stream) = self.streams.get(id) {
             let digest = stream.session.digest();
             let detail = "the clock of the stream is too slow for its bytes";
             let line = format_args!("event=rtp-rest-ends session={digest} detail=\"{detail}\"");
             ctx.log(Level::Warn, stream.caused_by(), line);
         }
-        self.end_rest(id, ctx);
+        self.end_drain(id, ctx);
     }
 }
 

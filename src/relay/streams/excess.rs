@@ -24,20 +24,20 @@ impl Streams {
     /// session's previous source.
     pub fn limit_source(&mut self, id: StreamId, limits: SourceLimits, ctx: &mut Context) {
         if limits.lower().is_none() {
-            self.end_rest_of_source(id, ctx);
+            self.end_source_pause(id, ctx);
             return self.remove_quota(id, ctx);
         }
         let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
         match &mut stream.quota {
-            Some(quota) => quota.set_limits(limits),
+            Some(quota) => quota.limits = limits,
             None => {
                 let bucket = self.buckets.remove(&stream.session);
                 stream.quota = Some(Quota::new(limits, bucket));
             }
         }
-        stream.rest_if_empty(ctx);
+        stream.pause_if_empty(ctx);
         stream.rearm(id, ctx);
     }
 
@@ -54,7 +54,7 @@ impl Streams {
     /// Returns the limits of a stream's source.
     pub fn source_limits(&self, id: StreamId) -> SourceLimits {
         let quota = self.streams.get(id).and_then(|it| it.quota.as_ref());
-        quota.map(Quota::limits).unwrap_or_default()
+        quota.map(|quota| quota.limits).unwrap_or_default()
     }
 
     /// Counts bytes of a body that is a stream's source.
@@ -63,8 +63,8 @@ impl Streams {
             && let Some(quota) = &mut stream.quota
         {
             quota.draw(bytes, ctx.now());
-            stream.rest_if_empty(ctx);
-            if stream.rests_until().is_some() {
+            stream.pause_if_empty(ctx);
+            if stream.paused_until().is_some() {
                 stream.rearm(id, ctx);
             }
         }
@@ -75,22 +75,22 @@ impl Streams {
         let Some(stream) = self.streams.get_mut(id) else {
             return false;
         };
-        let has_rested = stream.quota.as_mut().is_some_and(Quota::take_rested);
-        stream.is_paused || has_rested
+        let has_paused = stream.quota.as_mut().is_some_and(Quota::take_paused);
+        stream.is_paused || has_paused
     }
 
     /// Returns whether a stream's source has to wait: for its bucket, or for its splicer.
-    pub fn rests(&self, id: StreamId) -> bool {
+    pub fn must_pause_source(&self, id: StreamId) -> bool {
         let stream = self.streams.get(id);
-        stream.is_some_and(|stream| stream.rests_until().is_some() || !stream.spliced.is_empty())
+        stream.is_some_and(|stream| stream.paused_until().is_some() || !stream.spliced.is_empty())
     }
 
     /// Reads a source again that has waited for its bucket.
-    pub(super) fn end_rest_of_source(&mut self, id: StreamId, ctx: &mut Context) {
+    pub(super) fn end_source_pause(&mut self, id: StreamId, ctx: &mut Context) {
         if let Some(stream) = self.streams.get_mut(id)
             && let Some(quota) = &mut stream.quota
         {
-            quota.rests_until = None;
+            quota.paused_until = None;
             if let StreamSource::Http(connection) = stream.source {
                 ctx.notify(Event::ResumeSource(connection));
             }
@@ -100,15 +100,15 @@ impl Streams {
 
 impl Stream {
     /// Returns until when its source is not read, if that is so.
-    pub(super) fn rests_until(&self) -> Option<Instant> {
-        self.quota.as_ref()?.rests_until
+    pub(super) fn paused_until(&self) -> Option<Instant> {
+        self.quota.as_ref()?.paused_until
     }
 
     /// Stops reading a source over HTTP if its bucket is empty.
-    fn rest_if_empty(&mut self, ctx: &mut Context) {
+    fn pause_if_empty(&mut self, ctx: &mut Context) {
         if let StreamSource::Http(_) = self.source
             && let Some(quota) = &mut self.quota
-            && quota.rest_if_empty(ctx.now())
+            && quota.pause_if_empty(ctx.now())
         {
             self.report_excess("waits", ctx);
         }

@@ -8,11 +8,11 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 
 use super::history::History;
-use super::remux_target::{GO_BYTES, GO_WORK, RemuxedStream};
+use super::remux_target::{RemuxedStream, STEP_BYTES, STEP_WORK};
 use super::rtp_out::RtpOut;
 use super::splicing::UNIT_PART;
 use super::titles::Programme;
-use super::viewer::Place;
+use super::viewer::ViewerKey;
 use super::{Stream, StreamSource, Streams};
 use crate::copied::{Copied, CopiedPart, Copies};
 use crate::handover::{COUNT_MAX, HandoverError, Line, Writer, must};
@@ -53,7 +53,7 @@ struct HeaderState {
 
 impl Limits {
     /// Returns the largest number of streams at once, with remuxed and draining streams.
-    pub fn held_streams_max(&self) -> usize {
+    pub fn streams_at_once_max(&self) -> usize {
         2 * self.streams_max + self.remuxed_max()
     }
 }
@@ -103,7 +103,7 @@ impl Streams {
     }
 
     /// Returns the bytes that a viewer is sent first and does not share.
-    pub fn own_bytes(&mut self, (id, viewer): Place) -> Option<&mut Copied> {
+    pub fn own_bytes(&mut self, (id, viewer): ViewerKey) -> Option<&mut Copied> {
         self.streams.get_mut(id)?.buffer.own_bytes(viewer)
     }
 
@@ -132,7 +132,7 @@ impl Streams {
         let mut invalid = InvalidStreams::new();
         let limits = &ctx.settings().limits;
         let mut streams = Streams {
-            streams: Slots::of(received.streams, next_id, limits.held_streams_max())?,
+            streams: Slots::of(received.streams, next_id, limits.streams_at_once_max())?,
             serial_next: next_serial.min(COUNT_MAX),
             pool: received.pool,
             ..Streams::new(limits)
@@ -238,8 +238,8 @@ impl Streams {
         let mut out = Vec::new();
         let fed = remuxed.feed(offset, &lead, &mut out);
         self.take_remuxed(id, fed, out, ctx);
-        self.catch_up(id, GO_BYTES, GO_WORK, ctx);
-        self.behind.push_back(id);
+        self.catch_up(id, STEP_BYTES, STEP_WORK, ctx);
+        self.catching_up.push_back(id);
         Ok(())
     }
 
@@ -260,7 +260,7 @@ impl Streams {
         };
         let buffer = &mut stream.buffer;
         buffer.become_whole(bytes, viewers, bounds, &mut self.pool)?;
-        stream.lined_up = stream.buffer.newest();
+        stream.newest_when_queued = stream.buffer.newest();
         if let StreamSource::Held { until } = &mut stream.source {
             *until = (*until).min(ctx.now() + limits.hold_time);
         }
@@ -289,7 +289,7 @@ impl Streams {
             must(runs_twice.is_none(), || "a session runs twice".to_owned())?;
         }
         if stream.buffer.has_ready() {
-            self.flow(id);
+            self.queue_for_writing(id);
         }
         self.queue_udp_out(id);
         self.rearm(id, ctx);
@@ -315,14 +315,14 @@ impl Streams {
     }
 
     /// Records that the socket of this viewer takes nothing for now.
-    pub fn set_blocked(&mut self, (id, viewer): Place) {
+    pub fn set_blocked(&mut self, (id, viewer): ViewerKey) {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.buffer.set_blocked(viewer);
         }
     }
 
     /// Returns the number of viewers of all streams.
-    pub fn viewer_places(&self) -> usize {
+    pub fn viewers_in_all(&self) -> usize {
         let streams = self.streams.iter();
         streams
             .map(|(_, stream)| stream.buffer.viewer_count())
@@ -330,7 +330,7 @@ impl Streams {
     }
 
     /// Returns the connection of a viewer.
-    pub fn viewer_at(&self, (id, viewer): Place, ctx: &Context) -> Option<ConnectionId> {
+    pub fn viewer_at(&self, (id, viewer): ViewerKey, ctx: &Context) -> Option<ConnectionId> {
         let stream = self.streams.get(id)?;
         Some(stream.buffer.viewer_figures(viewer, ctx.now())?.connection)
     }
@@ -343,7 +343,7 @@ impl Streams {
                 self.set_own_clients(id, Rc::new([]), ctx);
                 // HLS players may have asked for it. It must not stay for them.
                 if let Some(stream) = self.streams.get_mut(id) {
-                    stream.attended_until = None;
+                    stream.watched_until = None;
                 }
                 self.end_one_remuxed(id, End::Lost, ctx);
                 self.forget_if_over(id, ctx);
@@ -366,7 +366,7 @@ impl Streams {
 impl Stream {
     fn copied(&mut self, part: CopiedPart) -> Option<&mut Copied> {
         match part {
-            CopiedPart::Spliced | CopiedPart::Layout => self.splicer.as_mut()?.copied(part),
+            CopiedPart::SplicerInput | CopiedPart::Layout => self.splicer.as_mut()?.copied(part),
             _ => self.buffer.copied(part),
         }
     }
@@ -402,7 +402,7 @@ impl Stream {
         self.programme = Programme::default();
         self.programme.source = source;
         if let Some(remuxed) = &mut self.remuxed {
-            remuxed.behind = None;
+            remuxed.read_offset = None;
         }
     }
 }
@@ -425,8 +425,8 @@ impl StreamsState {
     ) -> Result<(), HandoverError> {
         let is_known = self.media.contains_key(&id);
         must(
-            is_known || self.media.len() < limits.held_streams_max(),
-            || format!("more than {} streams", limits.held_streams_max()),
+            is_known || self.media.len() < limits.streams_at_once_max(),
+            || format!("more than {} streams", limits.streams_at_once_max()),
         )?;
         let received = self.media.entry(id);
         let received = received.or_insert_with(|| Received::new(&limits.stream));
@@ -486,7 +486,7 @@ impl StreamsState {
             let header = header.ok_or_else(|| HandoverError("a header is missing".to_owned()))?;
             viewer.set_header(Rc::clone(header));
         }
-        viewer.complete(copies.remove(&(viewer.connection().to_u64(), CopiedPart::Rest)))?;
+        viewer.complete(copies.remove(&(viewer.connection().to_u64(), CopiedPart::UnitTail)))?;
         let viewers = self.viewers.entry(stream).or_default();
         viewers.push((ViewerId::from_u64(line.number), viewer));
         Ok(())

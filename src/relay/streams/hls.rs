@@ -3,7 +3,7 @@
 //!
 //! A playlist is made once for all players. A segment goes out like a stream, to a viewer that
 //! stops at the segment's end. The server keeps nothing about a player between two requests, not
-//! even a name. The stream knows only until when it counts as watched ([`Stream::attended_until`]).
+//! even a name. The stream knows only until when it counts as watched ([`Stream::watched_until`]).
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,7 @@ impl Streams {
     fn segmented(&self, session: &SessionId, asks_origin: bool) -> Vec<StreamId> {
         let is_attended = |id: &StreamId| {
             let mut all = self.in_all_containers(*id);
-            !asks_origin && all.any(|stream| stream.attended_until.is_some())
+            !asks_origin && all.any(|stream| stream.watched_until.is_some())
         };
         let draining = self.draining.of(session).filter(is_attended);
         let mut streams: Vec<StreamId> = draining.collect();
@@ -55,7 +55,7 @@ impl Streams {
                 Ok(None) => return Some(self.list_head(newest, reply)),
                 Err(refusal) => return Some(WatchResponse::Refused(refusal)),
             };
-            self.attend(playable, ctx);
+            self.extend_watch(playable, ctx);
             streams = vec![playable];
         } else {
             let originals = streams.into_iter();
@@ -81,8 +81,8 @@ impl Streams {
             HlsResponse::NotYet(time) => WatchResponse::NotYet(ctx.now() + time),
             HlsResponse::Refused(refusal) => WatchResponse::Refused(refusal),
             HlsResponse::Object(object) => {
-                self.attend(stream, ctx);
-                self.give_out((id, stream), &object, reply, ctx.now())
+                self.extend_watch(stream, ctx);
+                self.respond_with((id, stream), &object, reply, ctx.now())
             }
         })
     }
@@ -104,20 +104,20 @@ impl Streams {
 
     /// Extends the time for which a stream counts as watched. An ended stream's time is not
     /// extended by requests.
-    fn attend(&mut self, id: StreamId, ctx: &mut Context) {
+    fn extend_watch(&mut self, id: StreamId, ctx: &mut Context) {
         if let Some(stream) = self.streams.get_mut(id)
             && stream.buffer.end().is_none()
             && let Some(cutter) = stream.buffer.segments()
         {
-            stream.attended_until = Some(ctx.now() + cutter.attendance());
+            stream.watched_until = Some(ctx.now() + cutter.watch_time());
             stream.rearm(id, ctx);
         }
     }
 
     /// Handles a stream whose playlist and segments nobody has asked for in a while.
-    pub(super) fn unattended(&mut self, id: StreamId, ctx: &mut Context) {
+    pub(super) fn watch_expired(&mut self, id: StreamId, ctx: &mut Context) {
         if let Some(stream) = self.streams.get_mut(id) {
-            stream.attended_until = None;
+            stream.watched_until = None;
             let session = stream.session.clone();
             ctx.notify(Event::SessionLeft(session));
         }
@@ -134,7 +134,7 @@ impl Streams {
     }
 
     /// Answers with an object: from memory at once, or with a range of the stream in its turn.
-    fn give_out(
+    fn respond_with(
         &mut self,
         (id, stream_id): (ConnectionId, StreamId),
         object: &Object,
@@ -158,7 +158,7 @@ impl Streams {
                 let viewer = stream
                     .buffer
                     .join_range(id, (*from, *to), lead.clone(), now);
-                stream.flow(stream_id, &mut self.turns);
+                stream.queue_for_writing(stream_id, &mut self.write_queue);
                 let viewing = ViewerResponse::of_segment((stream_id, viewer), reply);
                 return WatchResponse::Segment(bytes, viewing);
             }

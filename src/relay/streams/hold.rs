@@ -40,9 +40,9 @@ impl Streams {
     }
 
     /// Returns whether the viewers of a stream wait: for a source, or for a new source's first join point.
-    pub fn has_waiting_viewers(&self, id: StreamId) -> bool {
+    pub fn is_between_sources(&self, id: StreamId) -> bool {
         let stream = self.streams.get(id);
-        stream.is_some_and(Stream::has_waiting_viewers)
+        stream.is_some_and(Stream::is_between_sources)
     }
 
     /// Holds a stream that has lost its source. Returns whether it is held.
@@ -116,7 +116,7 @@ impl Streams {
             source: source_address,
         };
         ctx.emit(&stream.session, &what);
-        self.forgive(id);
+        self.clear_remux_errors(id);
     }
 
     /// Ends a stream whose next source has other tracks, and begins another stream with that

@@ -7,7 +7,6 @@ mod catching_up;
 mod check;
 mod draining;
 mod excess;
-mod frame;
 #[cfg(feature = "handover")]
 mod handover;
 mod history;
@@ -19,6 +18,7 @@ mod remuxed;
 mod row;
 mod rtp;
 mod rtp_out;
+mod shared_chunk;
 mod splicing;
 mod stream;
 #[cfg(test)]
@@ -38,14 +38,14 @@ use super::event::Event;
 
 use draining::Draining;
 use excess::BUCKETS_MAX;
-use frame::Frame;
 #[cfg(feature = "handover")]
 pub(super) use handover::StreamsState;
 pub(super) use row::Row;
+use shared_chunk::SharedChunk;
 pub(super) use stream::SHUT_DOWN;
 pub use stream::Stream;
 pub(super) use titles::SourceInfo;
-pub(super) use viewer::{Place, ViewerResponse, WatchResponse};
+pub(super) use viewer::{ViewerKey, ViewerResponse, WatchResponse};
 pub(super) use watchers::ViewerRow;
 
 use super::metrics::Sums;
@@ -69,8 +69,8 @@ pub(super) struct Streams {
     serial_next: u64,
     pool: Pool,
     /// Streams that have bytes for their viewers.
-    turns: WriteQueue,
-    frame: Frame,
+    write_queue: WriteQueue,
+    shared_chunk: SharedChunk,
     /// Reused for the output of a splicer.
     spliced: Vec<u8>,
     /// Streams that have yet to get a part of their splicers' output.
@@ -78,7 +78,7 @@ pub(super) struct Streams {
     /// Reused for the output of a remuxer.
     remuxed: Vec<u8>,
     /// Remuxed streams that have yet to catch up with their originals.
-    behind: VecDeque<StreamId>,
+    catching_up: VecDeque<StreamId>,
     /// Work of [`Streams::next_posting`] in this turn.
     posting_work: usize,
     /// Work of scanning, splicing and remuxing since the last `take_work`.
@@ -143,10 +143,10 @@ impl Streams {
     }
 
     /// Returns the memory for the media of all streams, in bytes.
-    pub fn held_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         let streams = self.streams.iter();
-        let each = streams.map(|(_, stream)| stream.buffer.held_bytes());
-        self.pool.held_bytes() + each.sum::<usize>()
+        let each = streams.map(|(_, stream)| stream.buffer.memory_bytes());
+        self.pool.memory_bytes() + each.sum::<usize>()
     }
 
     /// Returns whether there is this stream.
@@ -208,7 +208,7 @@ impl Streams {
             sums.udp_bytes = sums.udp_bytes.saturating_add(udp_bytes);
             sums.viewers += stream.buffer.viewer_count();
             sums.udp_clients += stream.rtp_out.udp_out.client_count();
-            sums.held += usize::from(stream.has_waiting_viewers());
+            sums.held += usize::from(stream.is_between_sources());
         }
         sums
     }
@@ -272,7 +272,7 @@ impl Streams {
         let has_bundle = is_over(stream.bundle.until());
         self.change_title(id, ctx);
         if has_bundle {
-            self.let_out(id, ctx);
+            self.wake_viewers(id, ctx);
         }
         let Some(stream) = self.streams.get_mut(id) else {
             return false;
@@ -285,13 +285,13 @@ impl Streams {
                 let reason = "the source did not come back within --hold";
                 self.end(id, End::Lost, reason, ctx);
             }
-            _ if is_over(stream.attended_until) => self.unattended(id, ctx),
+            _ if is_over(stream.watched_until) => self.watch_expired(id, ctx),
             _ if is_over(stream.cast_again_at) => {
                 stream.cast_again_at = None;
                 ctx.notify(Event::UdpClientsChanged(id));
             }
-            _ if is_over(stream.rests_until()) => self.end_rest_of_source(id, ctx),
-            _ if is_over(stream.rtp_out.rest_until) => self.rest_timed_out(id, ctx),
+            _ if is_over(stream.paused_until()) => self.end_source_pause(id, ctx),
+            _ if is_over(stream.rtp_out.drain_until) => self.drain_timed_out(id, ctx),
             _ if stream.input.is_some() => return true,
             _ => self.pump(id, ctx),
         }
@@ -320,7 +320,7 @@ impl Streams {
 
     /// Returns whether any stream has bytes for viewers or datagrams for UDP clients.
     pub fn has_writes(&self) -> bool {
-        !self.turns.is_empty() || !self.posting.is_empty()
+        !self.write_queue.is_empty() || !self.posting.is_empty()
     }
 }
 

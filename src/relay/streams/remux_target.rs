@@ -24,12 +24,10 @@ pub struct RemuxedStream {
     allowance: usize,
     /// Offset of the next byte that it reads from the original's buffer. `None`: it has caught up,
     /// and each new byte is fed to it.
-    pub behind: Option<u64>,
+    pub read_offset: Option<u64>,
     /// Offset in the original of the first byte that it has read.
-    #[cfg_attr(feature = "handover", serde(default))]
     pub began: u64,
     /// The newest jumps of the source's clock, at most [`JUMPS_MAX`].
-    #[cfg_attr(feature = "handover", serde(default))]
     jumps: VecDeque<ClockJump>,
 }
 
@@ -62,14 +60,14 @@ pub(super) struct RemuxTarget {
 pub(super) const PIECE_BYTES: usize = 16 * 1024;
 /// Bytes that a remuxed stream reads at once while it is behind. At least one block, or its next
 /// bytes could be overwritten; and large enough for a `--buffer` to take few steps.
-pub(super) const GO_BYTES: usize = 64 * 1024;
+pub(super) const STEP_BYTES: usize = 64 * 1024;
 /// The cost after which no further piece is read in one step. Ordinary media cost less.
-pub(super) const GO_WORK: usize = 4 * GO_BYTES;
+pub(super) const STEP_WORK: usize = 4 * STEP_BYTES;
 /// Bytes that are read for each byte that arrives, while behind. At least one, or the unread bytes
 /// would be overwritten.
 pub(super) const READ_PER_BYTE: usize = 2;
 /// A unit that is remuxed has at most this fraction of `--buffer`.
-const UNIT_PART: usize = 4;
+const REMUXED_UNIT_PART: usize = 4;
 /// The cost that each byte of a source allows ([`crate::remux::ReaderEvent::work`]). An ordinary
 /// source causes 1 to 4; frames of 10 bytes cause 27.
 const WORK_PER_BYTE: usize = 32;
@@ -87,7 +85,7 @@ const LINES_MAX: usize = 4;
 impl Limits {
     /// Returns the length of the longest unit that is remuxed.
     pub fn remuxed_unit_bytes_max(&self) -> usize {
-        self.stream.buffer_bytes / UNIT_PART
+        self.stream.buffer_bytes / REMUXED_UNIT_PART
     }
 
     /// Returns how many remuxed streams there may be at once. Each takes a whole buffer. Together
@@ -120,7 +118,7 @@ impl RemuxedStream {
             target,
             remuxer: Some(Box::new(remuxer)),
             allowance: WORK_SAVED_MAX,
-            behind: None,
+            read_offset: None,
             began: 0,
             jumps: VecDeque::new(),
         }
@@ -128,15 +126,15 @@ impl RemuxedStream {
 
     /// Returns the offset in the original of the next byte that it reads. `None`: it gets bytes as they
     /// arrive, or its remuxer is gone.
-    pub fn behind(&self) -> Option<u64> {
-        self.behind.filter(|_| self.remuxer.is_some())
+    pub fn unread_from(&self) -> Option<u64> {
+        self.read_offset.filter(|_| self.remuxer.is_some())
     }
 
     /// Returns how many bytes of the original's source may be read at once, if this stream's buffer
     /// has room for `room` bytes. Small units grow in some containers. A stream that is behind reads
     /// more than arrives, in the same turn, and no cost stops it.
     pub fn wanted_of(&self, room: usize) -> usize {
-        match self.behind() {
+        match self.unread_from() {
             Some(_) => (room / LARGER / (1 + READ_PER_BYTE)).min(PIECE_BYTES),
             None => room / LARGER,
         }
@@ -149,8 +147,8 @@ impl RemuxedStream {
             let result = Err(MediaError("what it has yet to read is kept no more"));
             return Fed { work: 0, result };
         }
-        let at = self.behind.unwrap_or(0);
-        self.behind = self.behind.map(|offset| offset + kept.len() as u64);
+        let at = self.read_offset.unwrap_or(0);
+        self.read_offset = self.read_offset.map(|offset| offset + kept.len() as u64);
         self.feed(at, kept, out)
     }
 
@@ -164,7 +162,7 @@ impl RemuxedStream {
     /// is at `newest`.
     #[cfg(feature = "handover")]
     pub fn read(&self, newest: u64) -> (u64, u64) {
-        (self.began, self.behind.unwrap_or(newest))
+        (self.began, self.read_offset.unwrap_or(newest))
     }
 
     /// Returns the nanoseconds by which times at this offset in the original were moved. The times
@@ -183,7 +181,7 @@ impl RemuxedStream {
         self.jumps.retain(|jump| jump.at < offset);
         self.jumps.truncate(JUMPS_MAX);
         *self = RemuxedStream {
-            behind: Some(offset),
+            read_offset: Some(offset),
             began: self.began,
             jumps: std::mem::take(&mut self.jumps),
             ..RemuxedStream::new((self.original, self.serial), self.target, remuxer)
@@ -281,13 +279,13 @@ mod tests {
     fn a_remuxed_stream_that_is_behind_lets_a_third_be_read() {
         let mut remuxed = remuxed(Format::Flv, ts_output());
         assert_eq!(remuxed.wanted_of(12_000), 3000);
-        remuxed.behind = Some(7);
-        assert_eq!(remuxed.behind(), Some(7));
+        remuxed.read_offset = Some(7);
+        assert_eq!(remuxed.unread_from(), Some(7));
         assert_eq!(remuxed.wanted_of(12_000), 1000);
         assert_eq!(remuxed.wanted_of(1 << 20), PIECE_BYTES);
-        remuxed.behind = None;
+        remuxed.read_offset = None;
         assert_eq!(
-            (remuxed.behind(), remuxed.wanted_of(1 << 20)),
+            (remuxed.unread_from(), remuxed.wanted_of(1 << 20)),
             (None, 1 << 18)
         );
     }
@@ -342,6 +340,6 @@ mod tests {
         let mut buffer = crate::stream::StreamBuffer::<u8>::new(limits.stream, None, now);
         buffer.append(&vec![7; 500_000], &mut pool, now);
         let block = buffer.slice(0, usize::MAX).len();
-        assert!((1..=GO_BYTES).contains(&block), "{block}");
+        assert!((1..=STEP_BYTES).contains(&block), "{block}");
     }
 }

@@ -19,7 +19,7 @@
 
 use std::time::Duration;
 
-use super::remux_target::{Fed, GO_BYTES, GO_WORK, PIECE_BYTES, RemuxTarget, RemuxedStream};
+use super::remux_target::{Fed, PIECE_BYTES, RemuxTarget, RemuxedStream, STEP_BYTES, STEP_WORK};
 use super::viewer::WatchResponse;
 use super::{Stream, Streams};
 use crate::format::Format;
@@ -132,7 +132,7 @@ impl Streams {
         let watched = self.watch_in(id, (session, target), how, ctx)?;
         Some(match watched {
             WatchResponse::Viewer(viewing) => {
-                let (stream, viewer) = viewing.place();
+                let (stream, viewer) = viewing.key();
                 if let Some(stream) = self.streams.get_mut(stream) {
                     stream.buffer.bound(viewer);
                 }
@@ -150,8 +150,8 @@ impl Streams {
         head_only: bool,
         ctx: &mut Context,
     ) -> Result<Option<StreamId>, Refusal> {
-        let told = self.streams.get(id).map(|stream| stream.buffer.detected());
-        let of_format = match told {
+        let detected = self.streams.get(id).map(|stream| stream.buffer.detected());
+        let of_format = match detected {
             Some(Detected::Known(format)) => segmented_as(format),
             Some(Detected::Undecided | Detected::Unknown) | None => None,
         };
@@ -170,8 +170,8 @@ impl Streams {
     pub(super) fn is_played(&self, id: StreamId) -> bool {
         self.remuxed_as(id).is_none_or(|remuxed| {
             let original = self.streams.get(remuxed.original);
-            let told = original.map(|original| original.buffer.detected());
-            matches!(told, Some(Detected::Known(format)) if segmented_as(format) == Some(remuxed.target))
+            let detected = original.map(|original| original.buffer.detected());
+            matches!(detected, Some(Detected::Known(format)) if segmented_as(format) == Some(remuxed.target))
         })
     }
 
@@ -324,7 +324,7 @@ impl Streams {
         let mut out = std::mem::take(&mut self.remuxed);
         let mut piece: &[u8] = &lead;
         // Only a fraction of the new stream's buffer, or its beginning would be overwritten.
-        let mut bytes_left = GO_BYTES.min(limits.stream.buffer_bytes / BEGIN_PART);
+        let mut bytes_left = STEP_BYTES.min(limits.stream.buffer_bytes / BEGIN_PART);
         let (mut fed, mut work) = (Ok(()), 0);
         loop {
             for piece in piece.chunks(PIECE_BYTES) {
@@ -335,14 +335,14 @@ impl Streams {
                 fed = fed.and(of_piece.result);
             }
             piece = stream.buffer.slice(at, bytes_left.min(PIECE_BYTES));
-            if piece.is_empty() || fed.is_err() || work >= GO_WORK {
+            if piece.is_empty() || fed.is_err() || work >= STEP_WORK {
                 break;
             }
             at += piece.len() as u64;
             bytes_left -= piece.len();
         }
         self.work += work;
-        remuxed.behind = Some(at);
+        remuxed.read_offset = Some(at);
         self.remuxed = out;
         let fault = fed.map_or_else(|fault| Some(fault.0.to_owned()), |()| remuxed.emptiness());
         if let Some(why) = fault {
@@ -353,7 +353,7 @@ impl Streams {
         let id = self.streams.insert(new);
         self.order.insert(self.serial_next, id);
         self.serial_next += 1;
-        self.behind.push_back(id);
+        self.catching_up.push_back(id);
         Ok(id)
     }
 
@@ -365,13 +365,13 @@ impl Streams {
         for id in self.all_remuxed_of(id) {
             let stream = self.streams.get_mut(id);
             let remuxed = stream.and_then(|stream| stream.remuxed.as_mut());
-            let Some(remuxed) = remuxed.filter(|remuxed| remuxed.behind().is_none()) else {
+            let Some(remuxed) = remuxed.filter(|remuxed| remuxed.unread_from().is_none()) else {
                 continue;
             };
-            if bytes.len() > GO_BYTES {
-                remuxed.behind = Some(begin);
-                self.behind.push_back(id);
-                self.catch_up(id, GO_BYTES, GO_WORK, ctx);
+            if bytes.len() > STEP_BYTES {
+                remuxed.read_offset = Some(begin);
+                self.catching_up.push_back(id);
+                self.catch_up(id, STEP_BYTES, STEP_WORK, ctx);
                 continue;
             }
             for (index, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
@@ -396,7 +396,7 @@ impl Streams {
         ctx: &mut Context,
     ) {
         self.work += fed.work;
-        self.give(id, &out, ctx);
+        self.append_to_one(id, &out, ctx);
         out.clear();
         self.remuxed = out;
         let stream = self
@@ -462,13 +462,13 @@ impl Streams {
             if let Some(remuxed) = &mut stream.remuxed {
                 remuxed.finish(&mut rest);
             }
-            self.give(id, &rest, ctx);
+            self.append_to_one(id, &rest, ctx);
             self.close_stream(id, end, ctx);
         }
     }
 
     /// Forgets the errors of the previous source: the next source may be remuxed.
-    pub(super) fn forgive(&mut self, id: StreamId) {
+    pub(super) fn clear_remux_errors(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.remux_targets.retain_mut(|its| {
                 its.fault = None;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Serialize, Serializer};
 
 use super::history::Sample;
-use super::remux_target::GO_BYTES;
+use super::remux_target::STEP_BYTES;
 use super::stream::FoundTracks;
 use super::{Cuts, Stream, StreamSource, Streams};
 use crate::clean_text::{Agent, STATION_TEXTS, StationText, Title};
@@ -68,7 +68,8 @@ pub struct Row<'a> {
     remuxed: Vec<&'static str>,
     rtp: Option<&'a str>,
     /// Memory that its buffer takes.
-    held_bytes: usize,
+    #[serde(rename = "held_bytes")]
+    memory_bytes: usize,
     /// The stream's history, where the list shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     history: Option<&'a VecDeque<Sample>>,
@@ -156,7 +157,7 @@ impl<'a> Row<'a> {
         let target = remuxed.remuxed.as_ref().map(|remuxed| remuxed.target);
         self.remuxed
             .extend(target.map(|target| target.format().name()));
-        self.held_bytes += remuxed.buffer.held_bytes();
+        self.memory_bytes += remuxed.buffer.memory_bytes();
     }
 }
 
@@ -248,7 +249,7 @@ impl Stream {
         };
         let (header, mut at) = self.buffer.oldest_opening();
         let (rows, may_show_more) = remux::tracks(format, &header, || {
-            let piece = self.buffer.slice(at, GO_BYTES);
+            let piece = self.buffer.slice(at, STEP_BYTES);
             at += piece.len() as u64;
             piece
         });
@@ -277,7 +278,7 @@ impl Stream {
             sessionid: &self.session,
             session: self.session.digest(),
             source: (self.source != StreamSource::Gone).then(|| self.row_source()),
-            held: self.has_waiting_viewers(),
+            held: self.is_between_sources(),
             started_at: self.started_unix_seconds,
             format: match self.buffer.detected() {
                 Detected::Known(format) => Some(format.name()),
@@ -307,7 +308,7 @@ impl Stream {
             cuts: self.cuts,
             remuxed: Vec::new(),
             rtp: self.rtp_fault(ctx),
-            held_bytes: self.buffer.held_bytes(),
+            memory_bytes: self.buffer.memory_bytes(),
             history: None,
         }
     }

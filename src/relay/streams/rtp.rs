@@ -20,7 +20,7 @@ pub(super) struct RtpInput {
     sequence: Sequence,
     pub reorder: Reorder,
     /// The part of the disorder that has been counted.
-    disorder_told: Disorder,
+    disorder_counted: Disorder,
     pub payload_type: u8,
     /// It has sent an RTCP BYE.
     says_bye: bool,
@@ -36,7 +36,7 @@ impl RtpInput {
             from,
             sequence: Sequence::new(second.sequence_number),
             reorder: Reorder::default(),
-            disorder_told: Disorder::default(),
+            disorder_counted: Disorder::default(),
             payload_type: second.payload_type,
             says_bye: false,
             heard: now,
@@ -51,9 +51,9 @@ impl RtpInput {
     /// Counts the disorder that has not been counted yet.
     fn count_disorder(&mut self, ctx: &mut Context) {
         let disorder = self.reorder.disorder();
-        let told = std::mem::replace(&mut self.disorder_told, disorder);
-        ctx.count(Count::Late, disorder.late.saturating_sub(told.late));
-        ctx.count(Count::Lost, disorder.lost.saturating_sub(told.lost));
+        let counted = std::mem::replace(&mut self.disorder_counted, disorder);
+        ctx.count(Count::Late, disorder.late.saturating_sub(counted.late));
+        ctx.count(Count::Lost, disorder.lost.saturating_sub(counted.lost));
     }
 }
 
@@ -179,7 +179,9 @@ impl Streams {
     /// ended last.
     pub fn with_clients(&self, session: &SessionId) -> impl Iterator<Item = StreamId> + use<> {
         let running = self.running.get(session).copied();
-        running.into_iter().chain(self.draining.resting(session))
+        running
+            .into_iter()
+            .chain(self.draining.draining_to_udp(session))
     }
 
     /// Returns the session's stream if its source is an address, that address, and whether the

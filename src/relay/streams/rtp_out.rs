@@ -9,7 +9,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::draining::rest_time;
+use super::draining::drain_time;
 use super::{StreamSource, Streams};
 use crate::format::Format;
 use crate::gate::Destination;
@@ -33,7 +33,7 @@ pub(super) struct RtpOut {
     #[cfg_attr(feature = "handover", serde(skip))]
     pub is_queued: bool,
     /// After the source is gone, the rest of the stream is sent until then.
-    pub rest_until: Option<Instant>,
+    pub drain_until: Option<Instant>,
 }
 
 /// Turns MPEG-TS from the buffer into datagrams.
@@ -48,7 +48,7 @@ pub(super) struct TsOutput {
     waiting_since: Option<Instant>,
     /// No datagrams are made until then, as all due bytes are out. So a source that sends small
     /// pieces costs no more system calls than one that sends large ones.
-    rests_until: Option<Instant>,
+    paused_until: Option<Instant>,
     /// More bytes are due, which the next turn looks at.
     #[cfg_attr(feature = "handover", serde(skip))]
     has_more: bool,
@@ -71,12 +71,12 @@ impl RtpOut {
         self.udp_out.is_empty()
     }
 
-    /// Handles the end of the source: the bytes up to `newest` are sent for at most [`rest_time`].
+    /// Handles the end of the source: the bytes up to `newest` are sent for at most [`drain_time`].
     pub fn finish(&mut self, newest: u64, now: Instant) {
         if let Some(ts_output) = &mut self.ts_output {
             ts_output.pacing.finish();
-            let rest_bytes = newest.saturating_sub(ts_output.cursor);
-            self.rest_until = Some(now + rest_time(rest_bytes));
+            let unsent_bytes = newest.saturating_sub(ts_output.cursor);
+            self.drain_until = Some(now + drain_time(unsent_bytes));
         } else {
             self.udp_out.finish();
         }
@@ -91,7 +91,7 @@ impl RtpOut {
     /// Removes all clients and datagrams.
     pub fn clear(&mut self) {
         self.udp_out.clear();
-        (self.ts_output, self.rest_until) = (None, None);
+        (self.ts_output, self.drain_until) = (None, None);
     }
 
     /// Makes datagrams of the bytes that are due. `lend` returns bytes from an offset on, as many
@@ -127,7 +127,7 @@ impl TsOutput {
             packetiser: Packetiser::new(random as u32, (random >> 32) as u16),
             cursor,
             waiting_since: None,
-            rests_until: None,
+            paused_until: None,
             has_more: false,
             fed_at: Instant::START,
             timestamp_offset: (random >> 16) as u32,
@@ -142,7 +142,7 @@ impl TsOutput {
         let elapsed = now.since(self.fed_at);
         self.fed_at = now;
         if let Some(group) = self.pacing.group_time().filter(|group| elapsed >= *group) {
-            self.rests_until = self.rests_until.filter(|until| *until > now + group / 2);
+            self.paused_until = self.paused_until.filter(|until| *until > now + group / 2);
         }
         self.pacing.take_work()
     }
@@ -158,7 +158,7 @@ impl TsOutput {
         lend: impl Fn(u64, usize) -> &'a [u8],
     ) -> bool {
         self.has_more = false;
-        if self.rests_until.is_some_and(|until| now < until) {
+        if self.paused_until.is_some_and(|until| now < until) {
             return false;
         }
         let due = self.pacing.due(now);
@@ -182,7 +182,7 @@ impl TsOutput {
         }
         self.has_more = self.cursor < due && datagrams.is_empty();
         if self.cursor == due {
-            self.rests_until = self.pacing.group_time().map(|time| now + time);
+            self.paused_until = self.pacing.group_time().map(|time| now + time);
         }
         let is_over = has_ended && self.cursor == due && self.pacing.is_over();
         if !datagrams.is_empty() || !self.packetiser.has_waiting() {
@@ -215,10 +215,10 @@ impl TsOutput {
         if self.has_more {
             return Some(now);
         }
-        let resting = self.rests_until.filter(|until| now < *until);
+        let paused = self.paused_until.filter(|until| now < *until);
         let flush = self.waiting_since.map(|since| since + FILL_TIME);
-        let due = self.pacing.deadline(now).map(|at| resting.unwrap_or(at));
-        let flush = flush.map(|at| resting.map_or(at, |until| at.max(until)));
+        let due = self.pacing.deadline(now).map(|at| paused.unwrap_or(at));
+        let flush = flush.map(|at| paused.map_or(at, |until| at.max(until)));
         due.into_iter().chain(flush).min()
     }
 
@@ -262,7 +262,7 @@ impl Streams {
         let is_over = stream.rtp_out.udp_out.client_count() == 0
             || stream.rtp_out.is_over(stream.buffer.newest());
         if has_ended && is_over {
-            self.end_rest(id, ctx);
+            self.end_drain(id, ctx);
         } else if stream.rtp_out.udp_out.client_count() == 0 {
             stream.rtp_out.ts_output = None;
             self.resume(id, ctx);
@@ -274,9 +274,9 @@ impl Streams {
     /// Begins the MPEG-TS output at the newest byte, if the stream needs it. A remuxed stream has
     /// to catch up first, so that its clients get live media.
     pub(super) fn begin_transport(&mut self, id: StreamId, ctx: &mut Context) {
-        let is_behind = self.is_behind(id);
+        let is_catching_up = self.is_catching_up(id);
         if let Some(stream) = self.streams.get_mut(id)
-            && !is_behind
+            && !is_catching_up
             && stream.needs_transport()
         {
             stream.rtp_out.ts_output =
@@ -315,11 +315,11 @@ impl Streams {
 
     /// Returns whether a body is so far ahead of its clock that it must not be read.
     pub(super) fn is_ahead(&self, id: StreamId, ctx: &Context) -> bool {
-        let held_bytes_max = ctx.settings().limits.stream.buffer_bytes as u64 / 2;
+        let memory_bytes_max = ctx.settings().limits.stream.buffer_bytes as u64 / 2;
         self.in_all_containers(id).any(|stream| {
             let ts_output = stream.rtp_out.ts_output.as_ref();
             ts_output.is_some_and(|ts_output| {
-                stream.buffer.newest().saturating_sub(ts_output.cursor) >= held_bytes_max
+                stream.buffer.newest().saturating_sub(ts_output.cursor) >= memory_bytes_max
             })
         })
     }
@@ -571,7 +571,7 @@ mod tests {
         let mut way = Way::new();
         way.feed(&second(), at(0));
         way.write(at(0));
-        way.ts_output.rests_until = Some(at(9));
+        way.ts_output.paused_until = Some(at(9));
         way.ts_output.has_more = true;
         assert_eq!(way.deadline(at(5)), Some(at(5)));
         assert_eq!(way.write(at(5)), (vec![], false));
@@ -748,7 +748,7 @@ mod tests {
         // All due bytes are out. The next are due when the group's time is over, and not before.
         let out = way.ts_output.cursor;
         assert!(out < way.media.len() as u64);
-        assert_eq!(way.ts_output.rests_until, Some(at(10)));
+        assert_eq!(way.ts_output.paused_until, Some(at(10)));
         assert_eq!(way.deadline(at(0)), Some(at(10)));
         assert_eq!(way.deadline(at(4)), Some(at(10)));
         for milliseconds in [1, 5, 9] {
@@ -762,13 +762,13 @@ mod tests {
             way.deadline(at(10))
         );
         assert!(!way.write(at(10)).0.is_empty());
-        assert_eq!(way.ts_output.rests_until, Some(at(20)));
+        assert_eq!(way.ts_output.paused_until, Some(at(20)));
         // The packets that wait for their datagram are not flushed earlier either.
         way.ts_output.waiting_since = Some(at(0));
         assert_eq!(way.deadline(at(12)), Some(at(20)));
-        way.ts_output.rests_until = Some(at(300));
+        way.ts_output.paused_until = Some(at(300));
         assert_eq!(way.deadline(at(12)), Some(at(300)));
-        way.ts_output.rests_until = None;
+        way.ts_output.paused_until = None;
         way.ts_output.waiting_since = Some(at(8));
         way.ts_output.pacing = Pacing::new(0);
         assert_eq!(way.deadline(at(12)), Some(at(108)));
@@ -888,15 +888,15 @@ mod tests {
     fn the_rest_of_a_stream_has_a_deadline() {
         let mut out = rtp_out(Some(TsOutput::new(1_000, 7)));
         out.finish(41_000, at(5_000));
-        assert_eq!(out.rest_until, Some(at(5_000) + rest_time(40_000)));
-        assert!(rest_time(40_000) > rest_time(0));
+        assert_eq!(out.drain_until, Some(at(5_000) + drain_time(40_000)));
+        assert!(drain_time(40_000) > drain_time(0));
         out.clear();
-        assert!(out.ts_output.is_none() && out.rest_until.is_none());
+        assert!(out.ts_output.is_none() && out.drain_until.is_none());
         assert_eq!(out.udp_out.client_count(), 0);
         // Without an output from the buffer there is no rest.
         let mut out = rtp_out(None);
         out.finish(41_000, at(5_000));
-        assert_eq!(out.rest_until, None);
+        assert_eq!(out.drain_until, None);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! of `--buffer`. The stream, its segments and its remuxed streams get this output in pieces over
 //! several turns, so that no turn takes long. Meanwhile the server does not read the source.
 
-use super::remux_target::GO_BYTES;
+use super::remux_target::STEP_BYTES;
 use super::{StreamSource, Streams};
 use crate::format::splice::Incompatible;
 use crate::relay::StreamId;
@@ -12,17 +12,17 @@ use crate::relay::context::Context;
 use crate::relay::event::Event;
 
 /// The splicer holds a unit until it is whole, up to this fraction of `--buffer` and of what
-/// `--buffers` leaves the stream. A source is read in pieces of at most the same size. So a unit and
-/// the piece with its end do not push a viewer that keeps up out of the buffer.
+/// `--buffers` leaves the stream. A source is read in pieces of at most the same size. So a unit
+/// and the piece with its end do not push a viewer that keeps up out of the buffer.
 pub(super) const UNIT_PART: usize = 2;
 
 /// Maximal work of a remuxed stream that is behind, when its original gets all of the splicer's
 /// output at once. Ordinary media cost less.
-const ALL_WORK_MAX: usize = 64 * GO_BYTES;
+const ALL_WORK_MAX: usize = 64 * STEP_BYTES;
 
 /// Output of a splicer that its stream gets in later turns.
 #[derive(Default)]
-pub(super) struct Spliced {
+pub(super) struct SplicerOutput {
     bytes: Vec<u8>,
     /// Number of these bytes that the stream has.
     passed: usize,
@@ -40,21 +40,21 @@ impl Streams {
         self.pass_all_spliced(id, ctx);
         let stream = self.streams.get_mut(id)?;
         let splicer = stream.splicer.as_mut()?;
-        // A held unit leaves together with the units that follow in the same piece. Together they must
-        // not overwrite what a viewer that keeps up has not received.
+        // A unit that waited leaves together with the units that follow in the same piece. Together
+        // they must not overwrite what a viewer that keeps up has not received.
         splicer.limit_units(stream.buffer.keepable_bytes(&self.pool) / UNIT_PART);
         let mut spliced = std::mem::take(&mut self.spliced);
         let fed = splicer.feed(bytes, &mut spliced);
         self.work += splicer.take_work();
-        let passed = spliced.len().min(GO_BYTES);
-        self.pass_on(id, &spliced[..passed], usize::MAX, ctx);
+        let passed = spliced.len().min(STEP_BYTES);
+        self.append_with_remuxed(id, &spliced[..passed], usize::MAX, ctx);
         if passed == spliced.len() {
             spliced.clear();
             // One stream's large piece must not keep this much memory for all streams.
-            spliced.shrink_to(GO_BYTES);
+            spliced.shrink_to(STEP_BYTES);
             self.spliced = spliced;
         } else if let Some(stream) = self.streams.get_mut(id) {
-            stream.spliced = Spliced {
+            stream.spliced = SplicerOutput {
                 bytes: spliced,
                 passed,
             };
@@ -64,7 +64,8 @@ impl Streams {
         Some((self.begin_anew(id, ctx)?, bytes))
     }
 
-    /// Passes the next stream a piece of its splicer's output. Returns whether there was such a stream.
+    /// Passes the next stream a piece of its splicer's output. Returns whether there was such a
+    /// stream.
     pub fn pass_spliced(&mut self, ctx: &mut Context) -> bool {
         let Some(id) = self.passing.pop_front() else {
             return false;
@@ -72,16 +73,16 @@ impl Streams {
         let Some(stream) = self.streams.get_mut(id) else {
             return true;
         };
-        let Spliced { bytes, passed } = std::mem::take(&mut stream.spliced);
-        let next = bytes.len().min(passed + GO_BYTES);
+        let SplicerOutput { bytes, passed } = std::mem::take(&mut stream.spliced);
+        let next = bytes.len().min(passed + STEP_BYTES);
         self.work += next - passed;
-        self.pass_on(id, &bytes[passed..next], usize::MAX, ctx);
+        self.append_with_remuxed(id, &bytes[passed..next], usize::MAX, ctx);
         let Some(stream) = self.streams.get_mut(id) else {
             return true;
         };
         if next < bytes.len() {
             let passed = next;
-            stream.spliced = Spliced { bytes, passed };
+            stream.spliced = SplicerOutput { bytes, passed };
             self.passing.push_back(id);
         } else if let StreamSource::Http(connection) = stream.source {
             ctx.notify(Event::ResumeSource(connection));
@@ -89,14 +90,15 @@ impl Streams {
         true
     }
 
-    /// Passes a stream the rest of its splicer's output at once. This is needed when its source breaks:
-    /// another source must not continue within a unit. A source may break at any time, so the work of
-    /// remuxed streams that are behind is bounded. A remuxed stream that needs more fails.
+    /// Passes a stream the rest of its splicer's output at once. This is needed when its source
+    /// breaks: another source must not continue within a unit. A source may break at any time, so
+    /// the work of remuxed streams that are behind is bounded. A remuxed stream that needs more
+    /// fails.
     pub(super) fn pass_all_spliced(&mut self, id: StreamId, ctx: &mut Context) {
         let stream = self.streams.get_mut(id);
         if let Some(stream) = stream.filter(|stream| !stream.spliced.is_empty()) {
-            let Spliced { bytes, passed } = std::mem::take(&mut stream.spliced);
-            self.pass_on(id, &bytes[passed..], ALL_WORK_MAX, ctx);
+            let SplicerOutput { bytes, passed } = std::mem::take(&mut stream.spliced);
+            self.append_with_remuxed(id, &bytes[passed..], ALL_WORK_MAX, ctx);
         }
     }
 
@@ -112,12 +114,12 @@ impl Streams {
         if let Some(splicer) = stream.and_then(|stream| stream.splicer.as_mut()) {
             let mut rest = Vec::new();
             splicer.finish(&mut rest);
-            self.pass_on(id, &rest, ALL_WORK_MAX, ctx);
+            self.append_with_remuxed(id, &rest, ALL_WORK_MAX, ctx);
         }
     }
 }
 
-impl Spliced {
+impl SplicerOutput {
     /// Returns whether the stream has all of the output.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()

@@ -11,7 +11,7 @@ use super::history::History;
 use super::remux_target::{READ_PER_BYTE, RemuxTarget, RemuxedStream};
 use super::rtp::RtpInput;
 use super::rtp_out::RtpOut;
-use super::splicing::{Spliced, UNIT_PART};
+use super::splicing::{SplicerOutput, UNIT_PART};
 use super::titles::Programme;
 use super::write_queue::Backlog;
 use super::{CutReason, Cuts, StreamSource};
@@ -61,7 +61,7 @@ pub struct Stream {
     pub(super) splicer: Option<Box<Splicer>>,
     /// Output of the splicer that the stream has yet to get.
     #[cfg_attr(feature = "handover", serde(skip))]
-    pub(super) spliced: Spliced,
+    pub(super) spliced: SplicerOutput,
     /// Media type that the source of a held stream declared.
     pub(super) source_type: Option<String>,
     /// State of its RTP source, or of the last one.
@@ -71,17 +71,17 @@ pub struct Stream {
     /// Limits its source's rate, if a token sets one.
     pub(super) quota: Option<Quota>,
     /// Until then the stream counts as watched, since a client asked for a playlist or a segment.
-    pub(super) attended_until: Option<Instant>,
+    pub(super) watched_until: Option<Instant>,
     /// Viewers that were disconnected, by reason.
     pub(super) cuts: Cuts,
     /// UDP clients and their datagrams.
     pub(super) rtp_out: RtpOut,
     /// Its queue in [`super::write_queue`], if it is queued.
     #[cfg_attr(feature = "handover", serde(skip))]
-    pub(super) line: Option<Backlog>,
+    pub(super) queued_in: Option<Backlog>,
     /// Newest offset when it was queued last, or left the queue.
     #[cfg_attr(feature = "handover", serde(skip))]
-    pub(super) lined_up: u64,
+    pub(super) newest_when_queued: u64,
     /// Decides when new bytes go to the viewers that have all others. After a hand-over they go at
     /// once.
     #[cfg_attr(feature = "handover", serde(skip))]
@@ -93,7 +93,6 @@ pub struct Stream {
     /// Its remuxed streams, by container.
     pub(super) remux_targets: Vec<RemuxTarget>,
     /// What its ended remuxed streams sent and skipped.
-    #[cfg_attr(feature = "handover", serde(default))]
     pub(super) ended_remuxed: Figures,
     /// The time of the next attempt to remux it for UDP clients: there was no memory for it.
     pub(super) cast_again_at: Option<Instant>,
@@ -127,16 +126,16 @@ impl Stream {
             pull: None,
             via: None,
             splicer: None,
-            spliced: Spliced::default(),
+            spliced: SplicerOutput::default(),
             source_type: None,
             input: None,
             bare: None,
             quota: None,
             rtp_out: RtpOut::default(),
-            attended_until: None,
+            watched_until: None,
             cuts: Cuts::default(),
-            line: None,
-            lined_up: 0,
+            queued_in: None,
+            newest_when_queued: 0,
             bundle: Bundle::default(),
             is_paused: false,
             armed: Armed::default(),
@@ -174,7 +173,7 @@ impl Stream {
 
     /// Returns whether it has a viewer, over one response or by playlist.
     pub(super) fn is_watched(&self) -> bool {
-        self.buffer.viewer_count() > 0 || self.attended_until.is_some()
+        self.buffer.viewer_count() > 0 || self.watched_until.is_some()
     }
 
     /// Returns whether it has a viewer or a UDP client.
@@ -188,8 +187,10 @@ impl Stream {
     }
 
     /// Returns whether its viewers wait: for a source, or for a new source's first join point.
-    pub(super) fn has_waiting_viewers(&self) -> bool {
-        self.splicer.as_deref().is_some_and(Splicer::is_joining)
+    pub(super) fn is_between_sources(&self) -> bool {
+        self.splicer
+            .as_deref()
+            .is_some_and(Splicer::is_between_sources)
     }
 
     /// Returns why it cannot go out by RTP, if it cannot.
@@ -242,10 +243,10 @@ impl Stream {
                 .as_ref()
                 .and_then(|input| input.reorder.deadline()),
             self.source_until(ctx),
-            self.rtp_out.rest_until,
-            self.attended_until,
+            self.rtp_out.drain_until,
+            self.watched_until,
             self.cast_again_at,
-            self.rests_until(),
+            self.paused_until(),
             self.bundle.until(),
             self.programme.deadline(),
         ];
@@ -336,8 +337,8 @@ impl Streams {
             return id;
         }
         // Another source has arrived for the session's UDP clients.
-        if let Some(id) = self.draining.resting(&session) {
-            self.end_rest(id, ctx);
+        if let Some(id) = self.draining.draining_to_udp(&session) {
+            self.end_drain(id, ctx);
         }
         self.make_room_for_stream(&session, ctx);
         ctx.count(Count::Streams, 1);
@@ -389,12 +390,12 @@ impl Streams {
         if stream.splicer.is_some() {
             return self.splice(id, bytes, ctx);
         }
-        self.pass_on(id, bytes, usize::MAX, ctx);
+        self.append_with_remuxed(id, bytes, usize::MAX, ctx);
         None
     }
 
     /// Passes media to the stream and to the streams that are remuxed from it.
-    pub(super) fn pass_on(
+    pub(super) fn append_with_remuxed(
         &mut self,
         id: StreamId,
         bytes: &[u8],
@@ -402,22 +403,24 @@ impl Streams {
         ctx: &mut Context,
     ) {
         // Streams that are behind read before `bytes` overwrite what they have yet to read.
-        let behind_bytes_max = READ_PER_BYTE.saturating_mul(bytes.len());
+        let catch_up_bytes_max = READ_PER_BYTE.saturating_mul(bytes.len());
         for remuxed in self.all_remuxed_of(id) {
-            self.catch_up(remuxed, behind_bytes_max, work_max, ctx);
+            self.catch_up(remuxed, catch_up_bytes_max, work_max, ctx);
         }
-        self.give(id, bytes, ctx);
+        self.append_to_one(id, bytes, ctx);
         self.feed_remuxed(id, bytes, ctx);
     }
 
     /// Appends bytes to a stream, for its viewers and its UDP clients.
-    pub(super) fn give(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
+    pub(super) fn append_to_one(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
         let now = ctx.now();
         let Some(stream) = self.streams.get_mut(id).filter(|_| !bytes.is_empty()) else {
             return;
         };
         let was_undecided = stream.buffer.detected() == Detected::Undecided;
-        stream.buffer.keep(bytes, &mut self.pool, now);
+        stream
+            .buffer
+            .append_without_wake(bytes, &mut self.pool, now);
         let scan_work = stream.buffer.take_work();
         let is_original = stream.remuxed.is_none();
         // The output of a remuxer is not counted: its input has been.
@@ -426,7 +429,7 @@ impl Streams {
         }
         let has_grown = stream.buffer.segments().is_some_and(Cutter::take_grown);
         // The format of a remuxed stream is known from its beginning.
-        let is_told =
+        let is_newly_detected =
             is_original && was_undecided && stream.buffer.detected() != Detected::Undecided;
         if let Some(notice) = stream.buffer.take_notice() {
             log_notice(stream, notice, ctx);
@@ -438,7 +441,7 @@ impl Streams {
             ctx.notify(Event::PlaylistGrew(id, stream.session.clone()));
         }
         self.bundle(id, ctx);
-        if is_told {
+        if is_newly_detected {
             ctx.notify(Event::FormatKnown(id));
         }
         let stream = self.streams.get_mut(id);
@@ -464,23 +467,23 @@ impl Streams {
         };
         // The buffer has made all viewers ready if they were about to lose bytes.
         if count == 0 || stream.bundle.goes(new, ctx.now()) {
-            return self.let_out(id, ctx);
+            return self.wake_viewers(id, ctx);
         }
         if stream.bundle.until() != was_until {
             stream.rearm(id, ctx);
         }
         // Viewers that have waited for the format do not wait for more.
         if stream.buffer.has_ready() {
-            stream.flow(id, &mut self.turns);
+            stream.queue_for_writing(id, &mut self.write_queue);
         }
     }
 
     /// Lets a stream's new bytes out to all its viewers.
-    pub(super) fn let_out(&mut self, id: StreamId, ctx: &Context) {
+    pub(super) fn wake_viewers(&mut self, id: StreamId, ctx: &Context) {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.bundle.went(ctx.now());
             stream.buffer.wake();
-            stream.flow(id, &mut self.turns);
+            stream.queue_for_writing(id, &mut self.write_queue);
         }
     }
 
@@ -509,7 +512,7 @@ impl Streams {
         let has_viewers = self.is_watched_in_any_container(id);
         for remuxed in self.all_remuxed_of(id) {
             // A stream that is behind ends when it has caught up.
-            if !self.is_behind(remuxed) {
+            if !self.is_catching_up(remuxed) {
                 self.end_one_remuxed(remuxed, end, ctx);
             }
         }
@@ -564,7 +567,7 @@ impl Streams {
                 ctx.notify(Event::PlaylistGrew(id, stream.session.clone()));
             }
         }
-        self.let_out(id, ctx);
+        self.wake_viewers(id, ctx);
         self.queue_udp_out(id);
         self.pump(id, ctx);
         self.forget_if_over(id, ctx);
@@ -600,8 +603,8 @@ impl Streams {
             if stream.remuxed.is_some() {
                 return self.forget_remuxed(&stream, id, ctx);
             }
-            let id_told = stream.id(ctx.run);
-            ctx.emit(&stream.session, &ServerEvent::StreamOver { id: id_told });
+            let id_over = stream.id(ctx.run);
+            ctx.emit(&stream.session, &ServerEvent::StreamOver { id: id_over });
             self.draining.leave(&stream.session, stream.serial);
         }
     }

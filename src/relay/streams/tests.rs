@@ -192,7 +192,7 @@ fn all_sources_of_a_session_share_its_rate() {
                     if wanted > 0 {
                         stage.relay.received(ahead, &sent, stage.now);
                     }
-                    let is_read = stage.relay.read_pipelined(stage.now).is_some();
+                    let is_read = stage.relay.do_deferred_work(stage.now).is_some();
                     stage.settle();
                     if wanted == 0 && !is_read {
                         break;
@@ -567,7 +567,7 @@ fn the_figures_of_a_remuxed_stream_belong_to_its_original() {
     let held: Vec<usize> = streams
         .streams
         .iter()
-        .map(|(_, it)| it.buffer.held_bytes())
+        .map(|(_, it)| it.buffer.memory_bytes())
         .collect();
     assert_eq!(row["held_bytes"], held.iter().sum::<usize>());
     // A viewer of the remuxed stream is disconnected: it counts for the original.

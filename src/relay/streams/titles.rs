@@ -23,7 +23,6 @@ const CHANGE_TIME: Duration = Duration::from_secs(1);
 /// What is known of a stream's programme.
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "handover", serde(default))]
 pub(super) struct Programme {
     /// The newest titles, at most [`TITLES_MAX`] and [`TITLES_BYTES_MAX`]. The last one holds. An empty
     /// one ends the title before it.

@@ -26,7 +26,7 @@ const TURN_BYTES_MAX: usize = 256 * 1024;
 const EMPTY_BLOCK: &[u8] = &[0];
 
 /// A stream, and one of its viewers.
-pub type Place = (StreamId, ViewerId<ConnectionId>);
+pub type ViewerKey = (StreamId, ViewerId<ConnectionId>);
 
 /// A viewer's response: its stream, its framing, and how far the current chunk is written.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -73,7 +73,7 @@ pub enum WatchResponse {
 
 impl ViewerResponse {
     /// Creates the response for a segment whose head is written.
-    pub fn of_segment((stream, viewer): Place, reply: Reply) -> ViewerResponse {
+    pub fn of_segment((stream, viewer): ViewerKey, reply: Reply) -> ViewerResponse {
         ViewerResponse {
             stream,
             viewer,
@@ -93,7 +93,7 @@ impl ViewerResponse {
     }
 
     /// Returns the stream and the viewer's id in it.
-    pub fn place(&self) -> Place {
+    pub fn key(&self) -> ViewerKey {
         (self.stream, self.viewer)
     }
 
@@ -180,23 +180,23 @@ impl ViewerResponse {
 impl Streams {
     /// Returns the next viewer to write to. Streams and their viewers take turns.
     pub fn next_viewer(&mut self, ctx: &mut Context) -> Option<ConnectionId> {
-        while let Some(id) = self.turns.whose() {
+        while let Some(id) = self.write_queue.next_stream() {
             let Some(stream) = self.streams.get_mut(id) else {
-                self.turns.end_turn();
+                self.write_queue.end_turn();
                 continue;
             };
             let newest = stream.buffer.newest();
             let Some((viewer, connection)) = stream.buffer.next_ready() else {
-                self.turns.end_turn();
-                (stream.line, stream.lined_up) = (None, newest);
+                self.write_queue.end_turn();
+                (stream.queued_in, stream.newest_when_queued) = (None, newest);
                 self.resume(id, ctx);
                 continue;
             };
-            if self.turns.count_write() {
-                let (behind_bytes, _) = stream.buffer.behind(viewer, ctx.now());
-                self.turns.end_turn();
-                let line = self.turns.line_up(behind_bytes, id);
-                (stream.line, stream.lined_up) = (Some(line), newest);
+            if self.write_queue.count_write() {
+                let (behind_bytes, _) = stream.buffer.lag_of(viewer, ctx.now());
+                self.write_queue.end_turn();
+                let backlog = self.write_queue.push(behind_bytes, id);
+                (stream.queued_in, stream.newest_when_queued) = (Some(backlog), newest);
             }
             return Some(connection);
         }
@@ -204,9 +204,9 @@ impl Streams {
     }
 
     /// Queues a stream that has bytes for its viewers.
-    pub(super) fn flow(&mut self, id: StreamId) {
+    pub(super) fn queue_for_writing(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(id) {
-            stream.flow(id, &mut self.turns);
+            stream.queue_for_writing(id, &mut self.write_queue);
         }
     }
 
@@ -244,7 +244,7 @@ impl Streams {
             stream.viewers_peak = stream.viewers_peak.max(viewers);
         }
         // The stream's queue, not that of short answers: many viewers may join at once.
-        self.flow(stream_id);
+        self.queue_for_writing(stream_id);
         Some(WatchResponse::Viewer(ViewerResponse {
             stream: stream_id,
             viewer,
@@ -290,8 +290,8 @@ impl Streams {
                     if is_media(viewing.icy, chunk)
                         && let Some(cursor) = stream.buffer.cursor(viewing.viewer)
                     {
-                        self.frame
-                            .lay(viewing.stream, &stream.buffer, cursor, chunk);
+                        self.shared_chunk
+                            .build(viewing.stream, &stream.buffer, cursor, chunk);
                     }
                 }
                 None
@@ -335,7 +335,7 @@ impl Streams {
         let cursor = stream.buffer.cursor(viewing.viewer);
         let cursor = cursor.filter(|_| is_media(viewing.icy, chunk));
         if let Some(whole) =
-            cursor.and_then(|cursor| self.frame.whole(viewing.stream, cursor, chunk))
+            cursor.and_then(|cursor| self.shared_chunk.get(viewing.stream, cursor, chunk))
         {
             let _ = gather.push(whole);
             return;
@@ -352,18 +352,18 @@ impl Streams {
     }
 
     /// Records that `bytes` of media were written to a viewer.
-    pub fn took(&mut self, (id, viewer): Place, bytes: usize) {
+    pub fn took(&mut self, (id, viewer): ViewerKey, bytes: usize) {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.buffer.advance(viewer, bytes);
         }
     }
 
     /// Ends a viewer's turn.
-    pub fn end_turn(&mut self, (id, viewer): Place, outcome: Outcome) {
+    pub fn end_turn(&mut self, (id, viewer): ViewerKey, outcome: Outcome) {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.buffer.end_turn(viewer, outcome);
             if stream.buffer.has_ready() {
-                stream.flow(id, &mut self.turns);
+                stream.queue_for_writing(id, &mut self.write_queue);
             }
         }
     }
@@ -371,7 +371,7 @@ impl Streams {
     /// Counts, logs and reports a viewer that is disconnected for a reason of its own.
     pub fn cut(
         &mut self,
-        (id, viewer): Place,
+        (id, viewer): ViewerKey,
         (connection, peer): (ConnectionId, SocketAddr),
         cut: CutReason,
         ctx: &mut Context,
@@ -398,7 +398,7 @@ impl Streams {
     /// Removes a viewer that this key admitted. Returns the session that it watched.
     pub fn leave(
         &mut self,
-        (id, viewer): Place,
+        (id, viewer): ViewerKey,
         key: Option<Digest>,
         address: SocketAddr,
         ctx: &mut Context,
@@ -448,13 +448,13 @@ pub(super) const STREAM_POLICY: &str =
 
 impl Stream {
     /// Queues it for its viewers, or moves it to the queue for its unsent bytes.
-    pub(super) fn flow(&mut self, id: StreamId, turns: &mut WriteQueue) {
-        let bytes = self.buffer.newest() - self.lined_up;
-        match (self.line, Backlog::with(bytes)) {
-            (None, _) => self.line = Some(turns.line_up(bytes, id)),
+    pub(super) fn queue_for_writing(&mut self, id: StreamId, write_queue: &mut WriteQueue) {
+        let bytes = self.buffer.newest() - self.newest_when_queued;
+        match (self.queued_in, Backlog::with(bytes)) {
+            (None, _) => self.queued_in = Some(write_queue.push(bytes, id)),
             (Some(Backlog::Little), Backlog::Much) => {
-                turns.move_up(id);
-                self.line = Some(Backlog::Much);
+                write_queue.move_up(id);
+                self.queued_in = Some(Backlog::Much);
             }
             (Some(Backlog::Much), _) | (Some(Backlog::Little), Backlog::Little) => {}
         }
@@ -498,7 +498,7 @@ fn carries_titles(buffer: &StreamBuffer<ConnectionId>) -> bool {
 /// Returns whether a viewer's body is chunked. Only then may another request follow.
 fn framing(reply: Reply, ctx: &Context) -> (bool, Reply) {
     let is_chunked = reply.version == Version::Http11 && !ctx.settings().is_close_delimited;
-    (is_chunked, reply.open_if(is_chunked))
+    (is_chunked, reply.close_unless(is_chunked))
 }
 
 /// Builds the head of a viewer's response, without the field that says where the body ends.

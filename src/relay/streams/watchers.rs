@@ -106,7 +106,7 @@ impl Streams {
     /// stream share a mark. `of` selects one session.
     pub fn watchers<'a>(
         &'a self,
-        (serial, place): Mark,
+        (serial, index): Mark,
         of: Option<&SessionId>,
         ctx: &'a Context,
     ) -> impl Iterator<Item = (Mark, ViewerRow)> {
@@ -116,10 +116,10 @@ impl Streams {
         let those = streams.filter(move |(_, stream)| of.is_none_or(|of| stream.session == *of));
         those.flat_map(move |(its, stream)| {
             let from = match its == serial {
-                true => place.saturating_add(1),
+                true => index.saturating_add(1),
                 false => 0,
             };
-            stream.watchers(its, from, place == UDP_CLIENTS && its == serial, ctx)
+            stream.watchers(its, from, index == UDP_CLIENTS && its == serial, ctx)
         })
     }
 }
@@ -135,7 +135,7 @@ impl Stream {
         let from = usize::try_from(from).unwrap_or(usize::MAX);
         let viewers = self.buffer.figures_from(from, ctx.now()).map(move |seen| {
             let row = ViewerRow::of_figures(&seen, &self.session, ctx);
-            ((serial, seen.place as u64), row)
+            ((serial, seen.index as u64), row)
         });
         let clients = self.rtp_out.udp_out.figures().filter(move |_| !is_over);
         let clients = clients.map(move |(client, figures)| {

@@ -60,7 +60,7 @@ impl WriteQueue {
     }
 
     /// Returns the stream whose turn it is.
-    pub fn whose(&mut self) -> Option<StreamId> {
+    pub fn next_stream(&mut self) -> Option<StreamId> {
         if self.left == 0 || self.queue(self.backlog).is_empty() {
             let other = match self.backlog {
                 Backlog::Much => Backlog::Little,
@@ -87,7 +87,7 @@ impl WriteQueue {
     }
 
     /// Appends a stream with this many unsent bytes for a viewer. Returns the queue.
-    pub fn line_up(&mut self, bytes: u64, id: StreamId) -> Backlog {
+    pub fn push(&mut self, bytes: u64, id: StreamId) -> Backlog {
         let backlog = Backlog::with(bytes);
         self.queue(backlog).push_back(id);
         backlog
@@ -197,16 +197,16 @@ mod tests {
     /// Returns the places in [`ids`] of the streams in turn, and how many writes each turn has.
     fn turns_of(turns: &mut WriteQueue, bytes: &[u64; 4], count: usize) -> Vec<(usize, usize)> {
         let one = |_| {
-            let id = turns.whose().expect("somebody stands there");
+            let id = turns.next_stream().expect("somebody stands there");
             let place = ids().iter().position(|other| *other == id);
             let place = place.expect("one of these");
             let mut writes = 1;
             while !turns.count_write() {
-                assert_eq!(turns.whose(), Some(id), "its turn is not over");
+                assert_eq!(turns.next_stream(), Some(id), "its turn is not over");
                 writes += 1;
             }
             turns.end_turn();
-            turns.line_up(bytes[place], id);
+            turns.push(bytes[place], id);
             (place, writes)
         };
         (0..count).map(one).collect()
@@ -222,10 +222,10 @@ mod tests {
             Backlog::Little,
         ];
         let mut turns = WriteQueue::default();
-        assert!(turns.is_empty() && turns.whose().is_none());
+        assert!(turns.is_empty() && turns.next_stream().is_none());
         turns = WriteQueue::default();
         for (place, id) in ids().into_iter().enumerate() {
-            assert_eq!(turns.line_up(bytes[place], id), lines[place], "{place}");
+            assert_eq!(turns.push(bytes[place], id), lines[place], "{place}");
             assert!(!turns.is_empty());
         }
         let order = [(0, 32), (2, 8), (1, 32), (3, 8), (0, 32), (2, 8)];
@@ -236,14 +236,14 @@ mod tests {
         assert_eq!(turns_of(&mut turns, &bytes, 5), order);
         // Where one queue is empty, the other has every turn.
         let mut turns = WriteQueue::default();
-        turns.line_up(1, ids()[2]);
-        turns.line_up(1, ids()[3]);
+        turns.push(1, ids()[2]);
+        turns.push(1, ids()[3]);
         assert_eq!(turns_of(&mut turns, &bytes, 3), [(2, 8), (3, 8), (2, 8)]);
-        turns.whose();
+        turns.next_stream();
         turns.end_turn();
         assert!(!turns.is_empty());
-        turns.whose();
+        turns.next_stream();
         turns.end_turn();
-        assert!(turns.is_empty() && turns.whose().is_none());
+        assert!(turns.is_empty() && turns.next_stream().is_none());
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::gate::SessionId;
-use crate::relay::clients::LOOK_COST;
+use crate::relay::clients::SCAN_COST;
 use crate::relay::stage::Stage;
 use crate::relay::stage::ask;
 use crate::relay::{ConnectionId, UdpPort};
@@ -289,7 +289,7 @@ fn the_figures_cost_what_is_looked_at_for_them() {
             other.client("");
         }
         let more = cost(&mut stage) - cost(&mut other);
-        assert_eq!(more, streams * LOOK_COST);
+        assert_eq!(more, streams * SCAN_COST);
     }
 }
 
@@ -343,7 +343,7 @@ fn who_waits_and_has_no_need_of_the_first_byte_joins_in_its_turn() {
     let joined =
         |stage: &Stage| [whole, remuxed].map(|id| stage.relay.clients.viewer(id).is_some());
     assert_eq!(joined(&stage), [true, false]);
-    assert!(stage.relay.has_pipelined());
+    assert!(stage.relay.has_deferred_work());
     stage.settle();
     stage.send_media(source, FILE);
     assert_eq!(joined(&stage), [true, true]);

@@ -2,7 +2,9 @@
 
 use super::super::medium::{MediaError, Result};
 use super::{CarriedTrack, Sample, SampleDefaults};
-use crate::format::mp4::{NOT_SYNC, SampleRun, TrackFragment, child, decode_time, number, places};
+use crate::format::mp4::{
+    NOT_SYNC, SampleRun, TrackFragment, child, child_ranges, decode_time, number,
+};
 
 /// Samples of a `trun` that are to come.
 #[derive(Clone, Copy)]
@@ -40,7 +42,7 @@ pub(super) fn read(
     runs: &mut Vec<Run>,
 ) -> Result {
     let (mut samples, mut end) = (0, at);
-    for (_, place) in places(moof).filter(|(kind, _)| kind == b"traf") {
+    for (_, place) in child_ranges(moof).filter(|(kind, _)| kind == b"traf") {
         let traf = moof.get(place.clone()).ok_or(ERROR)?;
         let header = TrackFragment::read(traf).ok_or(ERROR)?;
         let mut known = tracks.iter();
@@ -62,7 +64,7 @@ pub(super) fn read(
         }
         .ok_or(ERROR)?;
         end = base;
-        for (_, of_run) in places(traf).filter(|(kind, _)| kind == b"trun") {
+        for (_, of_run) in child_ranges(traf).filter(|(kind, _)| kind == b"trun") {
             let from = place.start + of_run.start;
             let content = traf.get(of_run).ok_or(ERROR)?;
             let run = Run::read(content, from, index, (base, end, time), usual).ok_or(ERROR)?;

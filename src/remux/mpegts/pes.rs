@@ -25,17 +25,17 @@ impl ProgramClock {
     pub fn shift(&self) -> i64 {
         let ticks = self
             .newest
-            .map_or(0, |(told, ticks)| ticks - told.ticks() as i64);
+            .map_or(0, |(time, ticks)| ticks - time.ticks() as i64);
         nanoseconds(ticks, TICKS_PER_SECOND).unwrap_or(0)
     }
 
-    fn ticks(&mut self, told: u64) -> i64 {
-        let told = MediaTime::from_ticks(told);
+    fn ticks(&mut self, time: u64) -> i64 {
+        let time = MediaTime::from_ticks(time);
         let ticks = match self.newest {
-            None => told.ticks() as i64,
-            Some((newest, ticks)) => ticks.saturating_add(told.since(newest)),
+            None => time.ticks() as i64,
+            Some((newest, ticks)) => ticks.saturating_add(time.since(newest)),
         };
-        self.newest = Some((told, ticks));
+        self.newest = Some((time, ticks));
         ticks
     }
 }
@@ -74,9 +74,9 @@ impl Marks {
     /// Removes and returns the newest mark that is not after this position. Earlier ones are
     /// dropped.
     pub fn take(&mut self, at: usize) -> Option<Mark> {
-        let behind = self.0.partition_point(|(state, _)| *state <= at);
-        let mark = self.0[..behind].last().map(|(_, mark)| *mark);
-        self.0.drain(..behind);
+        let after = self.0.partition_point(|(state, _)| *state <= at);
+        let mark = self.0[..after].last().map(|(_, mark)| *mark);
+        self.0.drain(..after);
         mark
     }
 
@@ -153,12 +153,12 @@ impl Head {
         };
         while self.bytes.len() < wanted(&self.bytes) {
             let missing = wanted(&self.bytes) - self.bytes.len();
-            let (taken, behind) = payload.split_at(missing.min(payload.len()));
+            let (taken, after) = payload.split_at(missing.min(payload.len()));
             if taken.is_empty() {
                 return Ok(PayloadRest::Nothing);
             }
             self.bytes.extend_from_slice(taken);
-            *payload = behind;
+            *payload = after;
         }
         let Some(mark) = self.read(clock)? else {
             self.state = HeadState::Outside;

@@ -38,7 +38,7 @@ enum State {
 }
 
 /// Bytes of a NAL unit that show where a picture begins.
-const TELLING_BYTES: usize = 3;
+const KIND_BYTES: usize = 3;
 /// Distance where nothing better is known.
 const USUAL_GAP: i64 = SECOND / 25;
 
@@ -85,14 +85,14 @@ impl PictureStream {
         self.bytes.extend_from_slice(bytes);
         while let Some(at) = start(&self.bytes, self.searched) {
             let nal = at + START_BYTES;
-            let Some(telling) = self.bytes.get(nal..nal + TELLING_BYTES) else {
+            let Some(kind_bytes) = self.bytes.get(nal..nal + KIND_BYTES) else {
                 self.searched = at;
                 return Ok(());
             };
-            let kind = self.pictures.kind(telling);
+            let kind = self.pictures.kind(kind_bytes);
             let is_picture = matches!(kind, Some(NalKind::Key | NalKind::Picture));
             let is_first =
-                is_picture && telling[if self.pictures.is_h265 { 2 } else { 1 }] & 0x80 != 0;
+                is_picture && kind_bytes[if self.pictures.is_h265 { 2 } else { 1 }] & 0x80 != 0;
             let is_front = matches!(
                 kind,
                 Some(NalKind::Delimiter | NalKind::Set | NalKind::Before)
@@ -173,8 +173,8 @@ impl PictureStream {
                 .timeline
                 .set_up(track, &setup, self.pictures.shape())?;
         }
-        let told = mark.and_then(|mark| mark.times);
-        let Some(times) = told.or_else(|| self.guessed()) else {
+        let mark_times = mark.and_then(|mark| mark.times);
+        let Some(times) = mark_times.or_else(|| self.guessed()) else {
             return Ok(());
         };
         self.note(times);

@@ -81,7 +81,7 @@ impl SoundStream {
     fn emit_whole(&mut self, is_last: bool, output: &mut UnitOutput<'_, '_>) -> Result {
         let mut at = 0;
         loop {
-            match self.look(at, is_last) {
+            match self.front_at(at, is_last) {
                 Err(Unread::Needs(_)) => break,
                 Err(Unread::Other(Unsupported)) => {
                     self.is_in_step = false;
@@ -100,17 +100,17 @@ impl SoundStream {
     }
 
     /// Returns the unit at this position. Out of step, only two frames in a row count.
-    fn look(&self, at: usize, is_last: bool) -> Result<Front, Unread> {
+    fn front_at(&self, at: usize, is_last: bool) -> Result<Front, Unread> {
         let rest = self.bytes.get(at..).unwrap_or_default();
         let front = self.frame(rest)?;
-        let mut behind = rest.get(front.length..).ok_or(more(rest))?;
+        let mut after = rest.get(front.length..).ok_or(more(rest))?;
         let must_see_next = self.codec == Codec::Eac3 || !self.is_in_step;
-        if !must_see_next || (is_last && behind.is_empty()) {
+        if !must_see_next || (is_last && after.is_empty()) {
             return Ok(front);
         }
         let mut length = front.length;
         for _ in 0..PARTS_MAX {
-            match self.frame(behind) {
+            match self.frame(after) {
                 Err(Unread::Needs(_)) if !is_last => return Err(more(rest)),
                 // Two frames in a row are in step. Looking at more would be repeated from every
                 // frame in front.
@@ -119,7 +119,7 @@ impl SoundStream {
                 }
                 Ok(part) if part.head.is_some_and(|head| head.is_part) => {
                     length += part.length;
-                    behind = behind.get(part.length..).ok_or(more(rest))?;
+                    after = after.get(part.length..).ok_or(more(rest))?;
                 }
                 Err(_) | Ok(_) => break,
             }
@@ -145,8 +145,8 @@ impl SoundStream {
     }
 
     fn emit(&mut self, at: usize, front: &Front, output: &mut UnitOutput<'_, '_>) -> Result {
-        let told = self.marks.take(at).and_then(|mark| mark.times);
-        let time = told.map(|times| times.present).or(self.next);
+        let mark_times = self.marks.take(at).and_then(|mark| mark.times);
+        let time = mark_times.map(|times| times.present).or(self.next);
         let Some(time) = time else {
             return Ok(());
         };
@@ -224,7 +224,7 @@ mod tests {
         let length = |parts: usize| {
             let mut stream = SoundStream::new(Codec::Eac3);
             stream.bytes = [&FRAME[..], &PART.repeat(parts), &[0xff; 8]].concat();
-            match stream.look(0, false) {
+            match stream.front_at(0, false) {
                 Ok(front) => Some(front.length),
                 Err(Unread::Other(Unsupported)) => None,
                 Err(Unread::Needs(_)) => unreachable!("all of it is there"),

@@ -106,10 +106,8 @@ pub struct RemuxerState {
     /// Continuity counters of MPEG-TS, by the index of the track.
     pub(super) counters: Vec<u8>,
     /// Continuity counters of the tables of MPEG-TS.
-    #[serde(default)]
     pub(super) table_counters: [u8; 2],
     /// Clock of the multiplex of MPEG-TS, in nanoseconds. It must not go back.
-    #[serde(default)]
     pub(super) clock: i64,
     /// Number of the newest fragment of MP4.
     pub(super) fragments: u32,

@@ -73,7 +73,7 @@ pub struct Mp4 {
 #[derive(Debug)]
 struct TrackQueue {
     /// Whether the fragments have the track: its setup is known.
-    is_carried: bool,
+    is_known: bool,
     is_video: bool,
     /// Ticks a second.
     clock: u32,
@@ -106,21 +106,21 @@ impl Writer for Mp4 {
         self.queues = queues.collect();
         self.tracks = tracks.to_vec();
         let mut queues = self.queues.iter();
-        self.leader = queues.position(|queue| queue.is_carried && queue.is_video);
+        self.leader = queues.position(|queue| queue.is_known && queue.is_video);
         Ok(())
     }
 
     /// Takes a unit. A fragment may end in front of it.
     fn write(&mut self, unit: OwnedUnit, out: &mut Vec<u8>) -> Result {
         let queue = self.queues.get_mut(unit.track);
-        let Some(queue) = queue.filter(|queue| queue.is_carried) else {
+        let Some(queue) = queue.filter(|queue| queue.is_known) else {
             return Ok(());
         };
         let sample = queue.sample(unit.decode, unit.present, unit.is_join, unit.bytes);
-        let is_behind_join = matches!(&queue.samples[..], [only] if only.is_join);
+        let is_after_join = matches!(&queue.samples[..], [only] if only.is_join);
         let is_over = self.since.is_some_and(|since| {
             unit.decode.saturating_sub(since) >= FRAGMENT_TIME
-                || self.leader == Some(unit.track) && (sample.is_join || is_behind_join)
+                || self.leader == Some(unit.track) && (sample.is_join || is_after_join)
                 || self.bytes + sample.bytes.len() > self.bytes_max
                 || self.samples >= SAMPLES_MAX
         });
@@ -214,12 +214,12 @@ impl Mp4 {
     /// Returns whether the header names these tracks.
     fn header_holds(&self) -> bool {
         let now = self.tracks.iter().filter(|track| track.is_known());
-        let told = self.header.iter().filter(|track| track.is_known());
+        let written = self.header.iter().filter(|track| track.is_known());
         let alike = |(index, track): (usize, &Track)| {
-            let told = self.header.get(index);
-            !track.is_known() || told.is_some_and(|told| told.is_alike(track))
+            let written = self.header.get(index);
+            !track.is_known() || written.is_some_and(|written| written.is_alike(track))
         };
-        now.count() == told.count() && self.tracks.iter().enumerate().all(alike)
+        now.count() == written.count() && self.tracks.iter().enumerate().all(alike)
     }
 
     fn write_header(&mut self, out: &mut Vec<u8>) -> Result {
@@ -259,7 +259,7 @@ impl TrackQueue {
             (Codec::Eac3 | Codec::Opus, _) => None,
         };
         TrackQueue {
-            is_carried: track.is_known(),
+            is_known: track.is_known(),
             is_video: track.codec.is_video(),
             clock,
             frame,
@@ -273,15 +273,15 @@ impl TrackQueue {
     /// each other without a gap if their times deviate by at most a millisecond, to which some
     /// containers round.
     fn sample(&mut self, decode: i64, present: i64, is_join: bool, bytes: Box<[u8]>) -> Sample {
-        let told = ticks(decode, self.clock);
-        let offset = ticks(present, self.clock).saturating_sub(told);
+        let decode_ticks = ticks(decode, self.clock);
+        let offset = ticks(present, self.clock).saturating_sub(decode_ticks);
         let expected = self.newest.zip(self.frame);
         let expected = expected.map(|(newest, frame)| newest.saturating_add(frame));
         let jitter = ticks(JITTER, self.clock) + 1;
         let at = match (expected, self.newest) {
-            (Some(expected), _) if expected.abs_diff(told) <= jitter as u64 => expected,
-            (_, Some(newest)) => told.max(newest.saturating_add(1)),
-            (_, None) => told.max(0),
+            (Some(expected), _) if expected.abs_diff(decode_ticks) <= jitter as u64 => expected,
+            (_, Some(newest)) => decode_ticks.max(newest.saturating_add(1)),
+            (_, None) => decode_ticks.max(0),
         };
         if let Some(newest) = self.newest {
             self.gap = at - newest;
@@ -289,7 +289,7 @@ impl TrackQueue {
         self.newest = Some(at);
         Sample {
             decode: at,
-            offset: u32::try_from(offset.saturating_sub(at - told).max(0)).unwrap_or(0),
+            offset: u32::try_from(offset.saturating_sub(at - decode_ticks).max(0)).unwrap_or(0),
             is_join,
             bytes,
         }

@@ -518,7 +518,7 @@ fn a_state_from_another_process_is_checked_at_its_limits() {
     }
     fn unfit_aligner() -> Aligner {
         // In step, with no bytes kept.
-        let told = r#"{"held":"","shape":null,"in_step":true}"#;
+        let told = r#"{"pending":"","shape":null,"in_step":true}"#;
         serde_json::from_str(told).expect("an aligner")
     }
     fn zero(time: Duration) -> Option<Zero> {

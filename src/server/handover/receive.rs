@@ -184,7 +184,7 @@ impl<'a> Receiver<'a> {
             Kind::Clients => {
                 let mut rest = bytes.as_slice();
                 for descriptor in frame.descriptors {
-                    let ([id], behind) = numbers(rest)?;
+                    let ([id], after) = numbers(rest)?;
                     let id = ConnectionId::from_u64(id);
                     if id.index() >= self.places_max {
                         return Err(io::Error::other(format!(
@@ -195,7 +195,7 @@ impl<'a> Receiver<'a> {
                     }
                     let stream = TcpStream::from_std(net::TcpStream::from(descriptor));
                     predecessor.sockets.insert(id, stream, self.registry)?;
-                    rest = behind;
+                    rest = after;
                 }
             }
             Kind::Records => self.successor.receive(bytes).map_err(io::Error::other)?,
@@ -329,7 +329,11 @@ mod tests {
             ((Kind::Gone, vec![0; 7], false), missing),
             ((Kind::Copy(CopiedPart::Input), vec![0; 15], false), missing),
             (
-                (Kind::Copy(CopiedPart::Spliced), with(0, 1, b"x"), false),
+                (
+                    Kind::Copy(CopiedPart::SplicerInput),
+                    with(0, 1, b"x"),
+                    false,
+                ),
                 "a part of the copied bytes is missing",
             ),
             ((Kind::Listener, json(&"rtp"), false), missing),
@@ -382,7 +386,7 @@ mod tests {
         let (records, going) = state(2);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let place = listener.local_addr().expect("an address");
-        let place = json(&crate::server::bound::Place::Tcp(place));
+        let place = json(&crate::server::bound::BoundSocket::Tcp(place));
         let mut frames = vec![hello(FORMAT), (Kind::Listener, place, true)];
         let gone = ConnectionId::from_u64(7);
         for id in [going[0], going[1], gone] {

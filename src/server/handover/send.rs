@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::handover::FORMAT;
 use crate::relay::handover::{Copying, Piece, hand_over, is_quiet, let_go, settle};
 use crate::relay::{ConnectionId, Relay, UdpPort};
-use crate::server::bound::Place;
+use crate::server::bound::BoundSocket;
 use crate::server::disk::Disk;
 use crate::server::sys::descriptors::{self, AT_ONCE_MAX};
 use crate::server::tcp::{Listener, Sockets};
@@ -32,7 +32,7 @@ pub struct Handover {
     is_ready: bool,
     successor: Option<Successor>,
     /// No hand-over stops the server before this time.
-    rests_until: Option<Instant>,
+    paused_until: Option<Instant>,
 }
 
 /// A server that is to take over from this one.
@@ -75,10 +75,10 @@ const STUCK_TIME_MAX: Duration = Duration::from_secs(10);
 const STILL_TIME: Duration = Duration::from_secs(1);
 /// After a failed hand-over, the next one may stop the server after this many times the failed
 /// one's standstill. So successors that never take over cost a small share of the time.
-const REST: u32 = 10;
+const PAUSE_FACTOR: u32 = 10;
 /// After this time the server looks again whether the successor has read all: the kernel wakes the server
 /// a moment before it counts the last bytes as read.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const CHECK_AGAIN: Duration = Duration::from_millis(100);
 /// A successor that does not read for this long no longer blocks another one.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
@@ -118,18 +118,18 @@ impl Handover {
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let successor = self.successor.as_ref()?;
         // What is over is not waited for: then it depends on the successor.
-        let rests_until = self.rests_until.filter(|until| *until > now);
-        rests_until.or(successor.has_unread.then(|| now + LOOK_AGAIN))
+        let paused_until = self.paused_until.filter(|until| *until > now);
+        paused_until.or(successor.has_unread.then(|| now + CHECK_AGAIN))
     }
 
     /// Returns whether no hand-over may stop the server for now.
-    fn rests(&self, now: Instant) -> bool {
-        self.rests_until.is_some_and(|until| until > now)
+    fn is_paused(&self, now: Instant) -> bool {
+        self.paused_until.is_some_and(|until| until > now)
     }
 
     /// Records a standstill of this length without a hand-over.
-    fn rest(&mut self, still: Duration, now: Instant) {
-        self.rests_until = Some(now + still * REST);
+    fn pause(&mut self, still: Duration, now: Instant) {
+        self.paused_until = Some(now + still * PAUSE_FACTOR);
     }
 
     /// Records that a successor has come, or that the successor's socket takes bytes again.
@@ -355,14 +355,14 @@ impl Server {
     }
 
     fn hand_on(&mut self, now: Instant) -> io::Result<()> {
-        let rests = self.handover.rests(now);
+        let is_paused = self.handover.is_paused(now);
         let Some(successor) = &mut self.handover.successor else {
             return Ok(());
         };
         // A server that is about to end hands nothing over. The successor waits until this process
         // has left, and starts anew. After a standstill without a hand-over, the next attempt
         // waits.
-        if self.ends_at.is_some() || rests {
+        if self.ends_at.is_some() || is_paused {
             successor.has_more = false;
             return Ok(());
         }
@@ -386,7 +386,7 @@ impl Server {
         let sent = self.send_all(&mut successor, now);
         let still = stopped.elapsed();
         if sent.is_err() {
-            self.handover.rest(still, now);
+            self.handover.pause(still, now);
         }
         self.leave(&successor, (&sent?, still), now);
         Ok(())
@@ -411,7 +411,7 @@ impl Server {
         while let Some(piece) = successor.copying.next(&mut self.relay, PIECE_BYTES_MAX) {
             wire::send_bytes(&successor.socket, &frame_of(piece), &[], until)?;
         }
-        self.send_places(successor, until)?;
+        self.send_sockets(successor, until)?;
         let mut sent = Ok(());
         let going = hand_over(&mut self.relay, now, &mut |records| {
             let mut pieces = records.chunks(FRAME_BYTES_MAX);
@@ -436,31 +436,31 @@ impl Server {
     }
 
     /// Sends the sockets that are no clients' sockets.
-    fn send_places(&self, successor: &Successor, until: std::time::Instant) -> io::Result<()> {
+    fn send_sockets(&self, successor: &Successor, until: std::time::Instant) -> io::Result<()> {
         let send = |kind, bytes: &[u8], descriptors: &[BorrowedFd<'_>]| {
             wire::send(&successor.socket, (kind, bytes), descriptors, until)
         };
         // The successor binds the path of a socket anew if clients do not find it there.
         let found = self.listeners.iter();
         for accepting in found.filter(|accepting| accepting.listener.is_found()) {
-            let (place, descriptor) = accepting.place()?;
+            let (place, descriptor) = accepting.bound_socket()?;
             send(Kind::Listener, &json(&place)?, &[descriptor])?;
         }
         if let Some(Listener::Unix(listener, _)) = &self.handover.listener {
             send(
                 Kind::Listener,
-                &json(&Place::Handover)?,
+                &json(&BoundSocket::Handover)?,
                 &[listener.as_fd()],
             )?;
         }
         for (port, group, descriptor) in self.udp.iter().flat_map(Udp::descriptors) {
             let place = match port {
                 UdpPort::Rtp if self.udp.as_ref().is_some_and(|udp| udp.is_passed) => {
-                    Place::PassedRtp
+                    BoundSocket::PassedRtp
                 }
-                UdpPort::Rtp => Place::Rtp,
-                UdpPort::Rtcp => Place::Rtcp,
-                UdpPort::Group(_) => Place::Group(group.to_owned()),
+                UdpPort::Rtp => BoundSocket::Rtp,
+                UdpPort::Rtcp => BoundSocket::Rtcp,
+                UdpPort::Group(_) => BoundSocket::Group(group.to_owned()),
             };
             send(Kind::Datagrams, &json(&place)?, &[descriptor])?;
         }
@@ -501,17 +501,19 @@ impl Server {
 }
 
 impl Accepting {
-    fn place(&self) -> io::Result<(Place, BorrowedFd<'_>)> {
+    fn bound_socket(&self) -> io::Result<(BoundSocket, BorrowedFd<'_>)> {
         Ok(match &self.listener {
             Listener::Tcp(listener) => {
                 let bound = listener.local_addr()?;
                 let place = match self.protocol {
-                    Protocol::HttpPassed => Place::Passed(bound),
-                    Protocol::Http | Protocol::Rtmp => Place::Tcp(bound),
+                    Protocol::HttpPassed => BoundSocket::Passed(bound),
+                    Protocol::Http | Protocol::Rtmp => BoundSocket::Tcp(bound),
                 };
                 (place, listener.as_fd())
             }
-            Listener::Unix(listener, file) => (Place::Unix(file.path.clone()), listener.as_fd()),
+            Listener::Unix(listener, file) => {
+                (BoundSocket::Unix(file.path.clone()), listener.as_fd())
+            }
         })
     }
 }
@@ -561,10 +563,10 @@ mod tests {
             successor: Some(successor()),
             ..Handover::default()
         };
-        handover.rest(Duration::from_millis(1), Instant::START);
+        handover.pause(Duration::from_millis(1), Instant::START);
         let until = handover.next_deadline(Instant::START).expect("it rests");
         assert_eq!(handover.next_deadline(until), None);
-        assert!(!handover.rests(until));
+        assert!(!handover.is_paused(until));
     }
 
     /// The event that says so comes a moment before the last bytes count as read. Then nothing else
@@ -582,7 +584,7 @@ mod tests {
             successor: Some(successor),
             ..Handover::default()
         };
-        assert_eq!(handover.next_deadline(now), Some(now + LOOK_AGAIN));
+        assert_eq!(handover.next_deadline(now), Some(now + CHECK_AGAIN));
         other.read_exact(&mut [0; 9]).expect("all of it");
         let successor = handover.successor.as_mut().expect("it is there");
         let copied = successor.copy(&mut stage.relay, &mut Sockets::default(), now);
@@ -624,14 +626,14 @@ mod tests {
         for turn in 0..100_000 {
             now = now + Duration::from_millis(1);
             let still = Duration::from_millis(1 + turn % 300);
-            if !handover.rests(now) {
+            if !handover.is_paused(now) {
                 (now, stood) = (now + still, stood + still);
-                handover.rest(still, now);
+                handover.pause(still, now);
             }
         }
         let all = now.since(Instant::START);
         assert!(
-            stood > Duration::from_secs(1) && stood <= all / REST,
+            stood > Duration::from_secs(1) && stood <= all / PAUSE_FACTOR,
             "{stood:?} of {all:?}"
         );
     }

@@ -49,10 +49,10 @@ fn is_number(value: &str) -> bool {
 fn members(line: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut rest = line;
     std::iter::from_fn(move || {
-        let (key, behind) = rest.split_once('=')?;
-        let (value, next) = match behind.strip_prefix('"') {
+        let (key, after) = rest.split_once('=')?;
+        let (value, next) = match after.strip_prefix('"') {
             Some(quoted) => in_quotes(quoted),
-            None => behind.split_once(' ').unwrap_or((behind, "")),
+            None => after.split_once(' ').unwrap_or((after, "")),
         };
         rest = next;
         Some((key, value))
@@ -61,9 +61,9 @@ fn members(line: &str) -> impl Iterator<Item = (&str, &str)> {
 
 fn in_quotes(quoted: &str) -> (&str, &str) {
     let ends = quoted.match_indices("\" ").find(|(at, _)| {
-        let behind = quoted[at + 2..].split('=').next().unwrap_or_default();
+        let after = quoted[at + 2..].split('=').next().unwrap_or_default();
         let is_key = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
-        behind.len() < quoted.len() - at - 2 && !behind.is_empty() && behind.bytes().all(is_key)
+        after.len() < quoted.len() - at - 2 && !after.is_empty() && after.bytes().all(is_key)
     });
     match ends {
         Some((at, _)) => (&quoted[..at], &quoted[at + 2..]),

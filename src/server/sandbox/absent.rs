@@ -14,7 +14,7 @@ use crate::config::{Config, SandboxMode};
 pub(super) struct Sandbox {}
 
 /// Which nobody has to know.
-pub(super) enum Role {
+pub(super) enum ThreadRole {
     Loop(LoopNeeds),
     Console,
     AccessLog(Option<PathBuf>),
@@ -39,21 +39,21 @@ impl Sandbox {
     pub fn spawn(
         self,
         name: &str,
-        _: Role,
+        _: ThreadRole,
         work: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
-        let (tell, begun) = channel();
+        let (sender, begun) = channel();
         let begin = move || {
             // This is the thread's first allocation. For one, the C library opens a file for a
             // moment, and open files are counted when all threads have begun.
-            let _ = tell.send(());
+            let _ = sender.send(());
             work();
         };
         thread::Builder::new().name(name.to_owned()).spawn(begin)?;
         begun.recv().map_err(io::Error::other)
     }
 
-    pub fn enter(self, _: &Role) -> io::Result<()> {
+    pub fn enter(self, _: &ThreadRole) -> io::Result<()> {
         Ok(())
     }
 

@@ -29,7 +29,7 @@ use super::sys::confine::{self, Handled};
 use crate::config::SandboxMode;
 use calls::MACHINE;
 use program::{LOGGED, REFUSED, assemble};
-pub(super) use role::{LoopNeeds, Role};
+pub(super) use role::{LoopNeeds, ThreadRole};
 
 /// The sandbox mode, and what this kernel supports.
 #[derive(Clone, Copy, Debug)]
@@ -67,15 +67,15 @@ impl Sandbox {
     pub fn spawn(
         self,
         name: &str,
-        role: Role,
+        role: ThreadRole,
         work: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
-        let (tell, outcome) = sync_channel(1);
+        let (sender, outcome) = sync_channel(1);
         let begin = move || {
             let entered = self.enter(&role);
             let is_in = entered.is_ok();
             // Sending fails only if the caller no longer waits.
-            let _ = tell.send(entered);
+            let _ = sender.send(entered);
             if is_in {
                 work();
             }
@@ -86,14 +86,14 @@ impl Sandbox {
     }
 
     /// Limits this thread, and the threads it starts, to the needs of its role.
-    pub fn enter(self, role: &Role) -> io::Result<()> {
+    pub fn enter(self, role: &ThreadRole) -> io::Result<()> {
         let wrong = |what: &str, error: io::Error| {
             io::Error::other(format!(
                 "cannot give up {what}: {error}; --sandbox=off does without"
             ))
         };
         if self.landlock > 0 && self.mode == SandboxMode::On {
-            give_up_places(self.landlock, role).map_err(|error| wrong("files", error))?;
+            give_up_folders(self.landlock, role).map_err(|error| wrong("files", error))?;
         }
         let refused = match self.mode {
             SandboxMode::On => REFUSED,
@@ -159,19 +159,19 @@ fn handled(version: u32) -> Handled {
 /// From linux/landlock.h, `LANDLOCK_ACCESS_NET_CONNECT_TCP`.
 const CONNECT: u64 = 1 << 1;
 
-fn give_up_places(version: u32, role: &Role) -> io::Result<()> {
+fn give_up_folders(version: u32, role: &ThreadRole) -> io::Result<()> {
     let handled = handled(version);
     let rules = confine::ruleset(&handled)?;
-    for place in role.places() {
-        let folder = match folder(&place.folder) {
-            Err(error) if place.must_be => {
-                let folder = place.folder.display();
+    for allowed in role.folders() {
+        let folder = match folder(&allowed.folder) {
+            Err(error) if allowed.is_required => {
+                let folder = allowed.folder.display();
                 return Err(io::Error::other(format!("below '{folder}': {error}")));
             }
             Err(_) => continue,
             Ok(folder) => folder,
         };
-        let accesses = place.accesses & handled.files;
+        let accesses = allowed.accesses & handled.files;
         confine::allow_below(rules.as_fd(), folder.as_fd(), accesses)?;
     }
     if handled.ports != 0 {

@@ -8,7 +8,7 @@ use crate::config::{Config, Listen};
 
 /// The role of a thread.
 #[derive(Clone, Debug)]
-pub enum Role {
+pub enum ThreadRole {
     /// The event loop.
     Loop(LoopNeeds),
     /// The log on stderr.
@@ -106,23 +106,23 @@ pub struct AllowedFolder {
     /// Accesses as bits of Landlock.
     pub accesses: u64,
     /// Whether the thread cannot start without it.
-    pub must_be: bool,
+    pub is_required: bool,
 }
 
-impl Role {
+impl ThreadRole {
     /// Returns the rules for system calls. The first rule of a call counts.
     pub fn rules(&self) -> Vec<Rule> {
         let mut rules = match self {
-            Role::Loop(needs) => needs.rules(),
-            Role::Console => vec![errors()],
-            Role::AccessLog(None) => vec![only("write", vec![Vec::new()])],
-            Role::AccessLog(Some(_)) => all(FILES).chain([descriptors(&[])]).collect(),
-            Role::Disk(_) => {
+            ThreadRole::Loop(needs) => needs.rules(),
+            ThreadRole::Console => vec![errors()],
+            ThreadRole::AccessLog(None) => vec![only("write", vec![Vec::new()])],
+            ThreadRole::AccessLog(Some(_)) => all(FILES).chain([descriptors(&[])]).collect(),
+            ThreadRole::Disk(_) => {
                 let mut rules: Vec<Rule> = all(FILES).chain(all(DISK)).collect();
                 rules.extend([descriptors(COPIES), removal()]);
                 rules
             }
-            Role::Names => {
+            ThreadRole::Names => {
                 let mut rules: Vec<Rule> = all(FILES).chain(all(NAMES)).collect();
                 rules.extend(["sendto", "sendmsg", "sendmmsg"].map(send));
                 rules.extend([descriptors(COPIES), socket(NAMES_SOCKETS), questions()]);
@@ -141,29 +141,29 @@ impl Role {
     }
 
     /// Returns the folders with allowed accesses. All other files are refused.
-    pub fn places(&self) -> Vec<AllowedFolder> {
+    pub fn folders(&self) -> Vec<AllowedFolder> {
         match self {
-            Role::Loop(needs) => {
+            ThreadRole::Loop(needs) => {
                 let sockets = needs.sockets.iter();
                 sockets
-                    .map(|socket| place(&folder_of(socket), REMOVE_FILE))
+                    .map(|socket| allowed(&folder_of(socket), REMOVE_FILE))
                     .collect()
             }
-            Role::Console | Role::AccessLog(None) => Vec::new(),
-            Role::AccessLog(Some(path)) => {
+            ThreadRole::Console | ThreadRole::AccessLog(None) => Vec::new(),
+            ThreadRole::AccessLog(Some(path)) => {
                 let accesses = WRITE_FILE | READ_FILE | MAKE_REG;
                 // The path itself, and the target of the link.
                 let leads_to = path.canonicalize().ok();
-                let leads_to = leads_to.map(|file| place(&folder_of(&file), accesses));
-                let mut places = vec![place(&folder_of(path), accesses)];
-                places.extend(leads_to);
-                places
+                let leads_to = leads_to.map(|file| allowed(&folder_of(&file), accesses));
+                let mut folders = vec![allowed(&folder_of(path), accesses)];
+                folders.extend(leads_to);
+                folders
             }
-            Role::Disk(folder) => {
+            ThreadRole::Disk(folder) => {
                 let within = READ_FILE | WRITE_FILE | TRUNCATE | READ_DIR | MAKE_REG | REMOVE_FILE;
-                vec![place(folder, within)]
+                vec![allowed(folder, within)]
             }
-            Role::Names => {
+            ThreadRole::Names => {
                 let resolver = Path::new(RESOLVER).canonicalize().ok();
                 let resolver = resolver.map(|file| folder_of(&file));
                 let folders = NAMES_FOLDERS.iter().map(PathBuf::from).chain(resolver);
@@ -171,7 +171,7 @@ impl Role {
                     .map(|folder| AllowedFolder {
                         folder,
                         accesses: READ_FILE | READ_DIR,
-                        must_be: false,
+                        is_required: false,
                     })
                     .collect()
             }
@@ -181,9 +181,9 @@ impl Role {
     /// Returns the TCP ports that it may connect to.
     pub fn ports(&self) -> Vec<u16> {
         match self {
-            Role::Loop(needs) => needs.ports.clone(),
-            Role::Names => vec![RESOLVER_PORT],
-            Role::Console | Role::AccessLog(_) | Role::Disk(_) => Vec::new(),
+            ThreadRole::Loop(needs) => needs.ports.clone(),
+            ThreadRole::Names => vec![RESOLVER_PORT],
+            ThreadRole::Console | ThreadRole::AccessLog(_) | ThreadRole::Disk(_) => Vec::new(),
         }
     }
 }
@@ -335,11 +335,11 @@ fn abort() -> Rule {
     only("tgkill", vec![vec![is(0, own)]])
 }
 
-fn place(folder: &Path, accesses: u64) -> AllowedFolder {
+fn allowed(folder: &Path, accesses: u64) -> AllowedFolder {
     AllowedFolder {
         folder: folder.to_owned(),
         accesses,
-        must_be: true,
+        is_required: true,
     }
 }
 

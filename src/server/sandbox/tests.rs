@@ -67,21 +67,21 @@ fn judge(rules: &[Rule], name: &str, arguments: [u64; 6]) -> bool {
 }
 
 /// Returns all roles with everything that they can need.
-fn roles() -> Vec<Role> {
+fn roles() -> Vec<ThreadRole> {
     let tmp = PathBuf::from("/tmp");
     vec![
-        Role::Loop(LoopNeeds::default()),
-        Role::Loop(LoopNeeds {
+        ThreadRole::Loop(LoopNeeds::default()),
+        ThreadRole::Loop(LoopNeeds {
             has_rtp: true,
             ports: vec![8000],
             hands_over: true,
             sockets: vec![tmp.join("socket")],
         }),
-        Role::Console,
-        Role::AccessLog(None),
-        Role::AccessLog(Some(tmp.join("log"))),
-        Role::Disk(tmp),
-        Role::Names,
+        ThreadRole::Console,
+        ThreadRole::AccessLog(None),
+        ThreadRole::AccessLog(Some(tmp.join("log"))),
+        ThreadRole::Disk(tmp),
+        ThreadRole::Names,
     ]
 }
 
@@ -213,7 +213,7 @@ fn the_numbers_are_this_machines() {
 fn in_box<T: Send + 'static>(
     mode: SandboxMode,
     landlock: u32,
-    role: Role,
+    role: ThreadRole,
     within: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     if lacks("seccomp", confine::has_verdict(LOGGED)) || lacks_landlock(landlock) {
@@ -255,7 +255,7 @@ fn calls_that_no_thread_needs_are_refused_to_all() {
 #[test]
 fn no_thread_runs_another_program_or_makes_memory_that_can_be_run() {
     for role in roles() {
-        let is_names = matches!(role, Role::Names);
+        let is_names = matches!(role, ThreadRole::Names);
         let what = format!("{role:?}");
         let refused = in_box(SandboxMode::On, 0, role, || {
             (
@@ -302,7 +302,10 @@ fn sockets_of_other_families_and_kinds_are_refused() {
         opened(full_loop).unwrap_or(of_the_loop.clone()),
         of_the_loop
     );
-    assert_eq!(opened(Role::Names).unwrap_or(of_names.clone()), of_names);
+    assert_eq!(
+        opened(ThreadRole::Names).unwrap_or(of_names.clone()),
+        of_names
+    );
 }
 
 #[test]
@@ -310,23 +313,28 @@ fn the_disks_thread_writes_in_its_folder_and_nowhere_else() {
     let (folder, other) = (folder_for("disk"), folder_for("elsewhere"));
     fs::write(other.join("file"), "here").expect("written");
     let (inside, outside) = (folder.clone(), other.clone());
-    let found = in_box(SandboxMode::On, 4, Role::Disk(folder.clone()), move || {
-        let new = inside.join("tokens.new");
-        let made = fs::write(&new, "new")
-            .and_then(|()| fs::rename(&new, inside.join("tokens")))
-            .and_then(|()| File::open(&inside)?.sync_all())
-            .and_then(|()| File::open(inside.join("tokens"))?.read_at(&mut [0; 8], 0))
-            .and_then(|_| fs::remove_file(inside.join("tokens")));
-        let refused = [
-            denied(fs::read(outside.join("file"))),
-            denied(fs::write(outside.join("another"), "")),
-            denied(fs::remove_file(outside.join("file"))),
-            denied(fs::rename(outside.join("file"), inside.join("file"))),
-            denied(fs::create_dir(inside.join("folder"))),
-            denied(UdpSocket::bind("127.0.0.1:0")),
-        ];
-        (made.map_err(|error| error.to_string()), refused)
-    });
+    let found = in_box(
+        SandboxMode::On,
+        4,
+        ThreadRole::Disk(folder.clone()),
+        move || {
+            let new = inside.join("tokens.new");
+            let made = fs::write(&new, "new")
+                .and_then(|()| fs::rename(&new, inside.join("tokens")))
+                .and_then(|()| File::open(&inside)?.sync_all())
+                .and_then(|()| File::open(inside.join("tokens"))?.read_at(&mut [0; 8], 0))
+                .and_then(|_| fs::remove_file(inside.join("tokens")));
+            let refused = [
+                denied(fs::read(outside.join("file"))),
+                denied(fs::write(outside.join("another"), "")),
+                denied(fs::remove_file(outside.join("file"))),
+                denied(fs::rename(outside.join("file"), inside.join("file"))),
+                denied(fs::create_dir(inside.join("folder"))),
+                denied(UdpSocket::bind("127.0.0.1:0")),
+            ];
+            (made.map_err(|error| error.to_string()), refused)
+        },
+    );
     if let Some((made, refused)) = found {
         assert_eq!(made, Ok(()));
         assert_eq!(refused, [true; 6]);
@@ -341,7 +349,7 @@ fn the_access_log_is_opened_anew_where_it_was_and_nowhere_else() {
     let (folder, other) = (folder_for("log"), folder_for("log-elsewhere"));
     let (path, outside) = (folder.join("access.log"), other.clone());
     fs::write(&path, "").expect("written");
-    let role = Role::AccessLog(Some(path.clone()));
+    let role = ThreadRole::AccessLog(Some(path.clone()));
     let found = in_box(SandboxMode::On, 4, role, move || {
         let mut options = OpenOptions::new();
         options.create(true).append(true);
@@ -367,7 +375,7 @@ fn the_access_log_is_opened_anew_where_it_was_and_nowhere_else() {
 fn names_are_found_and_nothing_else_is() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let here = listener.local_addr().expect("its address");
-    let found = in_box(SandboxMode::On, 4, Role::Names, move || {
+    let found = in_box(SandboxMode::On, 4, ThreadRole::Names, move || {
         let localhost = ("localhost", 7).to_socket_addrs();
         let refused = [
             denied(fs::read("/proc/self/environ")),
@@ -399,8 +407,8 @@ fn landlock_alone_leaves_the_loop_no_file_and_no_port() {
     }
     let thread = thread::spawn(move || {
         let sandbox = Sandbox::new(SandboxMode::On).expect("it looks");
-        let role = Role::Loop(LoopNeeds::default());
-        give_up_places(sandbox.landlock, &role).expect("it gives up");
+        let role = ThreadRole::Loop(LoopNeeds::default());
+        give_up_folders(sandbox.landlock, &role).expect("it gives up");
         [
             denied(fs::read(&path)),
             denied(fs::write(&path, "")),
@@ -419,7 +427,7 @@ fn landlock_alone_leaves_the_loop_no_file_and_no_port() {
 
 #[test]
 fn log_refuses_nothing() {
-    let role = Role::Loop(LoopNeeds::default());
+    let role = ThreadRole::Loop(LoopNeeds::default());
     let found = in_box(SandboxMode::Log, 0, role, || {
         let status = fs::read_to_string("/proc/thread-self/status");
         let is_filtered = |status: String| status.contains("Seccomp:\t2");
@@ -484,7 +492,7 @@ type Attempts = Vec<(&'static str, bool)>;
 
 /// Makes all attempts of the table in `docs/sandbox.md`. `own` is the folder of the thread; `other`
 /// has files of other threads and programs.
-fn try_all(role: Role, own: &Path, other: &Path) -> Option<Attempts> {
+fn try_all(role: ThreadRole, own: &Path, other: &Path) -> Option<Attempts> {
     let (file, below) = (own.join("file"), own.join("below"));
     fs::create_dir_all(&below).expect("a folder");
     for path in [&file, &below.join("file"), &other.join("file")] {
@@ -496,7 +504,7 @@ fn try_all(role: Role, own: &Path, other: &Path) -> Option<Attempts> {
     let [named, unnamed] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
     let [named_at, at] = [&named, &unnamed].map(|each| each.local_addr().expect("its address"));
     let role = match role {
-        Role::Loop(needs) => Role::Loop(LoopNeeds {
+        ThreadRole::Loop(needs) => ThreadRole::Loop(LoopNeeds {
             ports: needs.ports.iter().map(|_| named_at.port()).collect(),
             ..needs
         }),
@@ -652,18 +660,18 @@ fn the_docs_list_what_each_thread_can_still_do() {
     ] {
         let [own, other] = ["own", "other"].map(|folder| folder_for(&format!("table-{folder}")));
         let role = match name {
-            "the loop" => Role::Loop(LoopNeeds::default()),
-            "… with all options" => Role::Loop(LoopNeeds {
+            "the loop" => ThreadRole::Loop(LoopNeeds::default()),
+            "… with all options" => ThreadRole::Loop(LoopNeeds {
                 has_rtp: true,
                 ports: vec![1],
                 hands_over: true,
                 sockets: vec![own.join("socket")],
             }),
-            "the log on stderr" => Role::Console,
-            "the access log on stdout" => Role::AccessLog(None),
-            "… in a file" => Role::AccessLog(Some(own.join("log"))),
-            "the token file" => Role::Disk(own.clone()),
-            _ => Role::Names,
+            "the log on stderr" => ThreadRole::Console,
+            "the access log on stdout" => ThreadRole::AccessLog(None),
+            "… in a file" => ThreadRole::AccessLog(Some(own.join("log"))),
+            "the token file" => ThreadRole::Disk(own.clone()),
+            _ => ThreadRole::Names,
         };
         let tried = try_all(role, &own, &other);
         for folder in [own, other] {

@@ -22,12 +22,12 @@ impl Listener {
 impl Sockets {
     /// Returns the connections of all open sockets.
     pub fn ids(&self) -> impl Iterator<Item = ConnectionId> {
-        self.places.iter().flatten().map(|socket| socket.id)
+        self.slots.iter().flatten().map(|socket| socket.id)
     }
 
     /// Returns the descriptor of a connection's socket.
     pub fn descriptor(&self, id: ConnectionId) -> Option<BorrowedFd<'_>> {
-        let socket = self.places.get(id.index())?.as_ref()?;
+        let socket = self.slots.get(id.index())?.as_ref()?;
         (socket.id == id).then(|| socket.stream.as_fd())
     }
 
@@ -60,7 +60,7 @@ impl Sockets {
                 io::Error::other(format!("connection {id:?} comes without its socket"))
             })?);
         }
-        for left in self.places.iter_mut().flatten() {
+        for left in self.slots.iter_mut().flatten() {
             let _ = registry.deregister(&mut left.stream);
         }
         Ok(kept)

@@ -35,19 +35,22 @@ impl Buffer {
     }
 
     /// Makes these bytes the content of a received buffer, with their recorded arrival times.
-    pub fn become_as(&mut self, told: &Buffer, pool: &mut Pool) -> Result<(), HandoverError> {
-        must(self.newest == told.newest, || {
-            format!("its bytes end at {}, not at {}", self.newest, told.newest)
+    pub fn become_as(&mut self, received: &Buffer, pool: &mut Pool) -> Result<(), HandoverError> {
+        must(self.newest == received.newest, || {
+            format!(
+                "its bytes end at {}, not at {}",
+                self.newest, received.newest
+            )
         })?;
-        must(self.oldest <= told.oldest, || {
+        must(self.oldest <= received.oldest, || {
             format!(
                 "{} of its bytes are kept there, and --buffer={} keeps fewer; give it as the server there has it",
-                told.newest.saturating_sub(told.oldest),
+                received.newest.saturating_sub(received.oldest),
                 self.bytes_max()
             )
         })?;
         while let Some(first) = self.blocks.front()
-            && self.oldest + first.bytes.len() as u64 <= told.oldest
+            && self.oldest + first.bytes.len() as u64 <= received.oldest
         {
             self.oldest += first.bytes.len() as u64;
             let free = self.blocks.pop_front().map(|block| block.bytes);
@@ -56,11 +59,11 @@ impl Buffer {
         }
         // Of what the pool kept for it still.
         let room = self.blocks_max - self.blocks.len();
-        self.blocks_reserved = told.blocks_reserved.min(room);
+        self.blocks_reserved = received.blocks_reserved.min(room);
         pool.bytes_left -= (self.blocks_reserved * self.block_bytes) as isize;
         let mut at = self.oldest;
         for block in &mut self.blocks {
-            block.began = told.block_began(at);
+            block.began = received.block_began(at);
             at += block.bytes.len() as u64;
         }
         Ok(())

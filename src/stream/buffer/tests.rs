@@ -200,11 +200,11 @@ fn its_memory_is_counted_and_bounded() {
             blocks += 1;
         }
         assert_eq!(buffer.newest, buffer.bytes_max() as u64);
-        let held_bytes = buffer.held_bytes();
+        let memory_bytes = buffer.memory_bytes();
         let least = buffer.bytes_max() + blocks * size_of::<Block>();
         assert!(
-            (least..=most).contains(&held_bytes),
-            "{bytes_max}: {held_bytes} of {most}"
+            (least..=most).contains(&memory_bytes),
+            "{bytes_max}: {memory_bytes} of {most}"
         );
         assert!(most <= buffer.bytes_max() + 3 * (blocks + 4) * size_of::<Block>());
     }
@@ -214,14 +214,14 @@ fn its_memory_is_counted_and_bounded() {
 #[test]
 fn the_pool_keeps_a_few_blocks_for_the_next_stream() {
     let mut pool = Pool::new(1 << 20);
-    assert_eq!(pool.held_bytes(), 0);
+    assert_eq!(pool.memory_bytes(), 0);
     let mut large = Buffer::new(1 << 20);
     large.grow(&mut pool, at(0));
     large.release(&mut pool);
-    assert!((64 << 10..65 << 10).contains(&pool.held_bytes()));
+    assert!((64 << 10..65 << 10).contains(&pool.memory_bytes()));
     let mut small = Buffer::new(BYTES_MAX);
     small.grow(&mut pool, at(0));
-    assert!(small.held_bytes() < 2 * BLOCK, "{}", small.held_bytes());
+    assert!(small.memory_bytes() < 2 * BLOCK, "{}", small.memory_bytes());
     fill(&mut small, &mut pool);
     small.release(&mut pool);
     // The others are freed a few at a time.
@@ -232,16 +232,16 @@ fn the_pool_keeps_a_few_blocks_for_the_next_stream() {
         left -= taken;
     }
     assert!(pool.take_spare(BLOCK).is_empty());
-    let held_bytes = pool.held_bytes();
+    let memory_bytes = pool.memory_bytes();
     let list_bytes = FREE_BLOCKS_KEPT * size_of::<Vec<u8>>();
     let expected = FREE_BLOCKS_KEPT * BLOCK + list_bytes;
     assert!(
-        (expected..=expected + 3 * list_bytes).contains(&held_bytes),
-        "{held_bytes}"
+        (expected..=expected + 3 * list_bytes).contains(&memory_bytes),
+        "{memory_bytes}"
     );
     // The same blocks are used again.
     small.grow(&mut pool, at(0));
-    assert_eq!(pool.held_bytes(), held_bytes - BLOCK);
+    assert_eq!(pool.memory_bytes(), memory_bytes - BLOCK);
     assert_eq!(pool.bytes_left, (1 << 20) - BLOCK as isize);
 }
 

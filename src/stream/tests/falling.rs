@@ -143,12 +143,12 @@ fn a_viewer_that_leaves_within_a_rest_frees_it() {
         stage.stream.end_turn(*viewer, Outcome::Blocked);
     }
     stage.send_groups(3);
-    assert_eq!(stage.stream.rest_bytes, 3 * 5_013);
+    assert_eq!(stage.stream.unit_tail_bytes, 3 * 5_013);
     assert_eq!(stage.stream.viewer_count(), 3);
     for (left, viewer) in viewers.into_iter().enumerate() {
         stage.stream.leave(viewer);
         stage.stream.check();
-        assert_eq!(stage.stream.rest_bytes, (2 - left) * 5_013);
+        assert_eq!(stage.stream.unit_tail_bytes, (2 - left) * 5_013);
     }
     assert_eq!(stage.stream.viewer_count(), 0);
     assert_eq!(stage.stream.pool_bytes(), 64 * 1024);
@@ -168,7 +168,7 @@ fn rests_are_bounded_and_further_viewers_are_disconnected() {
     }
     stage.send_groups(3);
     // Four rests of 16,013 bytes fit into 65,536 bytes.
-    assert_eq!(stage.stream.rest_bytes, 4 * 16_013);
+    assert_eq!(stage.stream.unit_tail_bytes, 4 * 16_013);
     let cut: Vec<u8> = std::iter::from_fn(|| stage.stream.take_cut()).collect();
     assert_eq!(cut.len(), 6);
 }
@@ -184,13 +184,17 @@ fn a_rest_may_fill_the_bound() {
         stage.take(viewer, 1_013);
         stage.stream.end_turn(viewer, Outcome::Blocked);
         // Other viewers hold the rest of the bound.
-        stage.stream.rest_bytes = 64 * 1024 - left;
+        stage.stream.unit_tail_bytes = 64 * 1024 - left;
         for _ in 0..7 {
             stage.stream.append(&unit, &mut stage.pool, Instant::START);
         }
         assert_eq!(stage.stream.take_cut(), (!is_kept).then_some(1), "{left}");
         let kept = if is_kept { 9_000 } else { 0 };
-        assert_eq!(stage.stream.rest_bytes, 64 * 1024 - left + kept, "{left}");
+        assert_eq!(
+            stage.stream.unit_tail_bytes,
+            64 * 1024 - left + kept,
+            "{left}"
+        );
     }
 }
 
@@ -361,7 +365,7 @@ fn no_rest_is_kept_of_an_unknown_format() {
         stream.append(&media(8 * 1024), &mut pool, Instant::START);
         stream.check();
     }
-    assert_eq!((stream.take_cut(), stream.rest_bytes), (None, 0));
+    assert_eq!((stream.take_cut(), stream.unit_tail_bytes), (None, 0));
     assert_eq!(stream.supply(viewer, 0), Supply::Bytes(8 * 1024));
 }
 
@@ -533,14 +537,14 @@ fn how_far_behind_a_viewer_is() {
         (1, 0, 0),
     ] {
         stream.advance(viewer, sent);
-        let behind = stream.behind(viewer, at(20));
+        let behind = stream.lag_of(viewer, at(20));
         // The time is that of the block with the viewer's next byte.
         assert_eq!(behind, (bytes, Duration::from_secs(seconds)), "{bytes}");
     }
     // A viewer that has all of a block that is not full is not behind, either.
     stream.append(&media(10), &mut pool, at(18));
     stream.advance(viewer, 10);
-    assert_eq!(stream.behind(viewer, at(20)), (0, Duration::ZERO));
+    assert_eq!(stream.lag_of(viewer, at(20)), (0, Duration::ZERO));
     let other = stream.join_range(2, (0, 100), Vec::new().into(), at(20));
     stream.append(&media(4_086), &mut pool, at(21));
     stream.append(&media(4_096), &mut pool, at(21));

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::falling::{HEAD, Stage, picture};
-use super::viewer::Front;
+use super::viewer::LeadBytes;
 use super::*;
 use crate::format::{Finding, HEADER_BYTES_MAX};
 use crate::handover::HandoverError;
@@ -82,7 +82,7 @@ fn a_stream_goes_on_with_its_viewers() {
     let (mut first, ids) = stage();
     let mut second = told(&first, &first.stream.limits.clone(), |_, _| {}).expect("it fits");
     assert_eq!(second.stream.viewer_count(), 4);
-    assert_eq!(second.stream.rest_bytes, first.stream.rest_bytes);
+    assert_eq!(second.stream.unit_tail_bytes, first.stream.unit_tail_bytes);
     assert_eq!(second.stream.granted_bytes(), 5 * 4_096);
     for blocked in [HEAD_ONLY, PLAIN] {
         second.stream.set_blocked(ids[blocked]);
@@ -132,7 +132,9 @@ fn bytes_that_were_kept_back_are_not_overwritten_in_another_process() {
     stage.stream.end_turn(behind, Outcome::Open);
     let mut media = (0..20).flat_map(|_| picture(false, 5_000));
     let kept: Vec<u8> = media.by_ref().take(40_000).collect();
-    stage.stream.keep(&kept, &mut stage.pool, Instant::START);
+    stage
+        .stream
+        .append_without_wake(&kept, &mut stage.pool, Instant::START);
     stage.all.extend(kept);
     stage.stream.check();
     let mut second = told(&stage, &stage.stream.limits.clone(), |_, _| {}).expect("it fits");
@@ -155,13 +157,19 @@ fn what_is_told_of_a_stream_has_its_bounds() {
     fn join(offset: u64) -> Finding {
         Finding::Join(Start::at(offset))
     }
-    fn rest(bytes: usize) -> viewer::Lead {
-        viewer::Lead::new(None, vec![1; bytes])
+    fn rest(bytes: usize) -> viewer::ViewerLead {
+        viewer::ViewerLead::new(None, vec![1; bytes])
     }
     let cases: [(Detected, bool); 40] = [
         (|_, _| {}, true),
-        (|stream, _| stream.pace_floor = stream.newest(), true),
-        (|stream, _| stream.pace_floor = stream.newest() + 1, false),
+        (
+            |stream, _| stream.unindexed_cursor_min = stream.newest(),
+            true,
+        ),
+        (
+            |stream, _| stream.unindexed_cursor_min = stream.newest() + 1,
+            false,
+        ),
         (|stream, _| stream.newest_piece = stream.newest(), true),
         (|stream, _| stream.newest_piece = stream.newest() + 1, false),
         (|stream, _| stream.seam = stream.newest(), true),
@@ -240,14 +248,14 @@ fn what_is_told_of_a_stream_has_its_bounds() {
         (
             |stream, viewers| {
                 let viewer = &mut viewers[PLAIN].1;
-                (viewer.position, viewer.lag_key) = (Position::At(stream.oldest()), None);
+                (viewer.position, viewer.index_key) = (Position::At(stream.oldest()), None);
             },
             true,
         ),
         (
             |stream, viewers| {
                 let viewer = &mut viewers[PLAIN].1;
-                (viewer.position, viewer.lag_key) = (Position::At(stream.oldest() - 1), None);
+                (viewer.position, viewer.index_key) = (Position::At(stream.oldest() - 1), None);
             },
             false,
         ),
@@ -260,7 +268,7 @@ fn what_is_told_of_a_stream_has_its_bounds() {
                 let Position::At(cursor) = viewers[PLAIN].1.position else {
                     panic!("it stands there");
                 };
-                (viewers[PLAIN].1.end, viewers[PLAIN].1.lag_key) = (cursor, Some(cursor));
+                (viewers[PLAIN].1.end, viewers[PLAIN].1.index_key) = (cursor, Some(cursor));
             },
             true,
         ),
@@ -269,33 +277,39 @@ fn what_is_told_of_a_stream_has_its_bounds() {
                 let Position::At(cursor) = viewers[PLAIN].1.position else {
                     panic!("it stands there");
                 };
-                viewers[PLAIN].1.lag_key = Some(cursor + 1);
+                viewers[PLAIN].1.index_key = Some(cursor + 1);
             },
             false,
         ),
-        (|_, viewers| viewers[REST].1.lag_key = Some(0), false),
+        (|_, viewers| viewers[REST].1.index_key = Some(0), false),
         (|_, viewers| viewers[REST].1.end = 5, false),
         (
             |_, viewers| {
                 let viewer = &mut viewers[SEGMENT].1;
-                viewer.position = Position::Fallen { holds_rest: false };
-                viewer.lag_key = None;
+                viewer.position = Position::Fallen {
+                    holds_unit_tail: false,
+                };
+                viewer.index_key = None;
             },
             true,
         ),
         (
             |_, viewers| {
                 let viewer = &mut viewers[SEGMENT].1;
-                viewer.position = Position::Fallen { holds_rest: false };
-                viewer.lag_key = Some(0);
+                viewer.position = Position::Fallen {
+                    holds_unit_tail: false,
+                };
+                viewer.index_key = Some(0);
             },
             false,
         ),
         (
             |_, viewers| {
                 let viewer = &mut viewers[SEGMENT].1;
-                viewer.position = Position::Fallen { holds_rest: true };
-                viewer.lag_key = None;
+                viewer.position = Position::Fallen {
+                    holds_unit_tail: true,
+                };
+                viewer.index_key = None;
             },
             false,
         ),
@@ -326,7 +340,7 @@ fn what_is_told_of_a_stream_has_its_bounds() {
     }
 }
 
-fn front(viewers: &mut Viewers, place: usize) -> &mut Front {
+fn front(viewers: &mut Viewers, place: usize) -> &mut LeadBytes {
     viewers[place].1.lead.0.as_deref_mut().expect("a lead")
 }
 
@@ -437,7 +451,7 @@ fn what_is_cut_into_segments_goes_on() {
         let mut cut = at_first.clone();
         cut["cuts_in_groups"] = groups.into();
         stage.stream.cutter = serde_json::from_value(cut).expect("a cutter");
-        stage.stream.told_of_long_group = false;
+        stage.stream.has_logged_long_group = false;
         let notice = is_long.then_some(Notice::LongGroup);
         assert_eq!(stage.stream.take_notice(), notice, "{groups}");
         assert_eq!(stage.stream.take_notice(), None, "{groups}");

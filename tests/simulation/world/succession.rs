@@ -66,12 +66,12 @@ impl World {
     /// All that can be done at once is done.
     fn come_to_rest(&mut self) {
         for _ in 0..100 {
-            while self.relay.read_pipelined(self.now).is_some() {
+            while self.relay.do_deferred_work(self.now).is_some() {
                 self.relay.check();
             }
             self.write();
             self.act();
-            if !self.relay.has_pipelined() && !self.relay.has_writes() {
+            if !self.relay.has_deferred_work() && !self.relay.has_writes() {
                 return;
             }
         }

@@ -5,7 +5,7 @@ use super::*;
 const HEAD: &[u8] = b"FLV\x01\x05\0\0\0\x09\0\0\0\0";
 
 /// Returns the bytes that go out.
-fn cut(tags: &mut Tags, bytes: &[u8]) -> Vec<u8> {
+fn cut(tags: &mut TagCutter, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let walked = Window::default().walk(tags, bytes, 0, &mut out);
     assert!(walked.is_ok());
@@ -14,7 +14,7 @@ fn cut(tags: &mut Tags, bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_clock_of_32_bits_goes_round() {
-    let mut tags = Tags::new(1000);
+    let mut tags = TagCutter::new(1000);
     for (stamp, time) in [
         (u32::MAX - 5, 0xffff_fffa),
         (4, 0x1_0000_0004),
@@ -41,7 +41,7 @@ fn a_tag_longer_than_a_unit_passes_as_it_comes() {
         (300, 100, 16),
     ] {
         let bytes = tag(9, 40, &vec![0x17; body]);
-        let mut tags = Tags::new(unit_bytes_max);
+        let mut tags = TagCutter::new(unit_bytes_max);
         let (mut window, mut out) = (Window::default(), Vec::new());
         assert!(window.walk(&mut tags, HEAD, 0, &mut out).is_ok());
         assert_eq!(out, HEAD);
@@ -62,7 +62,7 @@ fn a_tag_longer_than_a_unit_passes_as_it_comes() {
 /// not say how far a stream has come.
 #[test]
 fn times_continue_where_the_previous_source_ended() {
-    let mut tags = Tags::new(60);
+    let mut tags = TagCutter::new(60);
     let first = [
         HEAD,
         &tag(9, 0, &[0x17, 1]),
@@ -120,7 +120,7 @@ fn codecs_are_compared_by_the_first_tags() {
         (18, &[0x17], &[0x12], true),
     ];
     for (kind, one, other, is_alike) in cases {
-        let mut tags = Tags::new(1000);
+        let mut tags = TagCutter::new(1000);
         // Only the first tag counts, of either source.
         let late = tag(kind, 40, &[0x33; 6]);
         let source = |body: &[u8]| [HEAD, &tag(kind, 0, body), &late].concat();

@@ -46,8 +46,8 @@ fn info(scale: u32) -> Vec<u8> {
 }
 
 /// A cutter after a block of track 1 at 0, in ticks of a millisecond. The next block goes to 20.
-fn begun(unit_bytes_max: usize) -> Blocks {
-    let mut blocks = Blocks::new(unit_bytes_max);
+fn begun(unit_bytes_max: usize) -> BlockCutter {
+    let mut blocks = BlockCutter::new(unit_bytes_max);
     let bytes = [
         element(SEGMENT, &[]),
         cluster(0, &[simple_block(1, 0, &[7])]),
@@ -102,7 +102,7 @@ fn positions_are_left_out_and_blocks_continue_where_the_previous_source_ended() 
         written(220, &[simple_block(1, 0, &[3; 5])]),
     ];
     for piece in [1, usize::MAX] {
-        let mut blocks = Blocks::new(1000);
+        let mut blocks = BlockCutter::new(1000);
         let mut out = cut(&mut blocks, &first.concat(), piece).expect("the first");
         blocks.seam();
         out.extend(cut(&mut blocks, &second.concat(), piece).expect("the second"));
@@ -155,7 +155,7 @@ fn how_long_a_block_lasts() {
         (100_000, simple_block(1, 0, &[7]), 200),
         (2_000_000_000, group(0, 1, 9), 1),
     ] {
-        let mut blocks = Blocks::new(1000);
+        let mut blocks = BlockCutter::new(1000);
         let first = [element(SEGMENT, &[]), info(scale), cluster(0, &[block])];
         assert!(cut(&mut blocks, &first.concat(), usize::MAX).is_some());
         blocks.seam();
@@ -170,7 +170,7 @@ fn how_long_a_block_lasts() {
             "{scale}"
         );
     }
-    let mut blocks = Blocks::new(1000);
+    let mut blocks = BlockCutter::new(1000);
     let timeless = [element(SEGMENT, &[]), info(0)].concat();
     assert!(cut(&mut blocks, &timeless, usize::MAX).is_none());
 }
@@ -219,7 +219,7 @@ fn a_block_longer_than_a_unit_passes_as_it_comes() {
 #[test]
 fn elements_that_cannot_be_cut_fail() {
     let is_let_go = |content: &[Vec<u8>]| {
-        let mut blocks = Blocks::new(100);
+        let mut blocks = BlockCutter::new(100);
         cut(&mut blocks, &content.concat(), usize::MAX).is_none()
     };
     let segment = element(SEGMENT, &[]);
@@ -252,7 +252,7 @@ fn elements_that_cannot_be_cut_fail() {
 /// Viewers get nothing of a block that fails.
 #[test]
 fn nothing_goes_out_of_a_block_that_fails() {
-    let mut blocks = Blocks::new(100);
+    let mut blocks = BlockCutter::new(100);
     let bytes = [
         element(SEGMENT, &[]),
         cluster(0, &[simple_block(1, 0, &[7])]),
@@ -280,7 +280,7 @@ fn nothing_goes_out_of_a_block_that_fails() {
 /// A first source that begins again has a new clock, too.
 #[test]
 fn a_stream_that_begins_anew_forgets_the_one_before() {
-    let mut blocks = Blocks::new(100);
+    let mut blocks = BlockCutter::new(100);
     let stream = |time| {
         let content = cluster(time, &[simple_block(1, 0, &[7])]);
         [element(EBML, &[1]), element(SEGMENT, &[]), content].concat()

@@ -74,8 +74,8 @@ impl PartialEq for Description<'_> {
 impl BoxContent<'_> {
     fn read(kind: [u8; 4], content: &[u8]) -> BoxContent<'_> {
         let decoder = (&kind == b"esds").then(|| decoder(content)).flatten();
-        decoder.map_or(BoxContent::Whole(content), |(object, told)| {
-            BoxContent::Decoder(object, told)
+        decoder.map_or(BoxContent::Whole(content), |(object, specific)| {
+            BoxContent::Decoder(object, specific)
         })
     }
 }
@@ -88,8 +88,8 @@ fn decoder(esds: &[u8]) -> Option<(u8, &[u8])> {
     // not read.
     let config = descriptor(stream.get(3..).filter(|_| stream.get(2) == Some(&0))?, 4)?;
     // It follows the kind, the size of a buffer and two bit rates.
-    let told = descriptor(config.get(13..)?, 5)?;
-    Some((*config.first()?, told))
+    let specific = descriptor(config.get(13..)?, 5)?;
+    Some((*config.first()?, specific))
 }
 
 /// Returns whether two headers set decoders up alike: by each track with its clock and its

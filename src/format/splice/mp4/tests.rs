@@ -38,8 +38,8 @@ fn moov() -> Vec<u8> {
     mp4_box(b"moov", &[&traks, &mvex])
 }
 
-fn fragments(unit_bytes_max: usize) -> Fragments {
-    let mut fragments = Fragments::new(unit_bytes_max);
+fn fragments(unit_bytes_max: usize) -> FragmentCutter {
+    let mut fragments = FragmentCutter::new(unit_bytes_max);
     fragments.clocks = clocks(&moov()[8..]).expect("two tracks");
     fragments
 }
@@ -254,7 +254,7 @@ fn fragments_continue_where_the_previous_source_ended() {
         whole(1, &tfdt(0), &tfdt_long(0)),
     ]
     .concat();
-    let behind = [
+    let after = [
         styp.clone(),
         whole(10, &tfdt(180), &tfdt_long(16_200)),
         styp,
@@ -264,14 +264,14 @@ fn fragments_continue_where_the_previous_source_ended() {
     ]
     .concat();
     for piece in [1, usize::MAX] {
-        let mut fragments = Fragments::new(1_000);
+        let mut fragments = FragmentCutter::new(1_000);
         assert_eq!(cut(&mut fragments, &first, piece).as_ref(), Some(&first));
         fragments.seam();
-        assert_eq!(cut(&mut fragments, &second, piece).as_ref(), Some(&behind));
+        assert_eq!(cut(&mut fragments, &second, piece).as_ref(), Some(&after));
         assert!(fragments.mdat_bytes_left == 0);
     }
     // Another header of a first source begins its own times.
-    let mut fragments = Fragments::new(1_000);
+    let mut fragments = FragmentCutter::new(1_000);
     let twice = [&first[..], &moov(), &whole(1, &tfdt(0), &tfdt_long(0))].concat();
     assert_eq!(cut(&mut fragments, &twice, usize::MAX), Some(twice));
     fragments.seam();
@@ -351,7 +351,7 @@ fn a_fragment_asks_only_for_the_bytes_it_needs() {
             let next = [8, moof.len(), to_head, behind_head, bytes.len()];
             let next = next.into_iter().find(|place| *place > seen);
             let mut out = Vec::new();
-            let looked = fragments.look(&bytes[..seen], 0, &mut out);
+            let looked = fragments.step(&bytes[..seen], 0, &mut out);
             let expected = next.map(|length| Err(Unread::Needs(length)));
             assert_eq!(Some(looked), expected, "{seen}");
             assert!(out.is_empty(), "{seen}");
@@ -390,8 +390,8 @@ fn media_without_a_fragment_passes_as_it_comes() {
         let mut fragments = fragments(300);
         assert_eq!(cut(&mut fragments, &two(7, 100), piece), Some(two(7, 100)));
         fragments.seam();
-        let behind = cut(&mut fragments, &two(1, 9_000), piece);
-        assert_eq!(behind, Some(two(8, 140)));
+        let after = cut(&mut fragments, &two(1, 9_000), piece);
+        assert_eq!(after, Some(two(8, 140)));
     }
 }
 
@@ -426,7 +426,7 @@ fn boxes_that_are_not_understood_fail() {
     // However long a unit may be.
     for (length, is_known) in [(256 << 10, true), ((256 << 10) + 1, false)] {
         let styp = mp4_box(b"styp", &[&vec![0; length - 8]]);
-        let known = Fragments::new(1 << 20).look(&styp, 0, &mut Vec::new());
+        let known = FragmentCutter::new(1 << 20).step(&styp, 0, &mut Vec::new());
         assert_eq!(known.ok(), is_known.then_some(length as u64));
     }
 }
@@ -671,7 +671,7 @@ fn a_source_that_has_run_long_enough_may_begin_again() {
             assert_eq!(told, Err(Incompatible(rest)), "{passed}, {rest_bytes}");
         } else {
             assert_eq!(told, Ok(()), "{passed}, {rest_bytes}");
-            assert!(splicer.is_joining());
+            assert!(splicer.is_between_sources());
         }
         assert_eq!(out.len(), first.len() + fragment(0).len());
     }

@@ -3,7 +3,7 @@ use super::super::super::window::Window;
 use super::super::Splicer;
 use super::*;
 
-fn cut(cutter: &mut Packets, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Unsupported> {
+fn cut(cutter: &mut PacketCutter, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Unsupported> {
     Window::default().walk(cutter, bytes, 0, out)
 }
 
@@ -42,7 +42,7 @@ const THREE: u16 = 0x103;
 
 /// Returns how many packets have gone out after each of these, however they are cut.
 fn gone_out(bytes_max: usize, packets: &[Vec<u8>]) -> Vec<usize> {
-    let (mut cutter, mut out) = (Packets::new(bytes_max), Vec::new());
+    let (mut cutter, mut out) = (PacketCutter::new(bytes_max), Vec::new());
     // This many prove the shape. None of them belongs to a PES packet.
     let before = vec![packet(0x1fff, false, &[]); 8].concat();
     assert!(cut(&mut cutter, &before, &mut out).is_ok());
@@ -201,7 +201,7 @@ fn what_waits_costs_little_when_it_goes_out() {
     let (table, null) = (packet(0, true, &[0, 1, 2]), packet(0x1fff, false, &[]));
     let picture = packet(ONE, false, &[7; 184]);
     for (what, most) in [(&table, 1_025), (&picture, 5_576), (&null, 5_576)] {
-        let (mut cutter, mut out) = (Packets::new(8 << 20), Vec::new());
+        let (mut cutter, mut out) = (PacketCutter::new(8 << 20), Vec::new());
         assert!(cut(&mut cutter, &null.repeat(8), &mut out).is_ok());
         assert!(cut(&mut cutter, &begin(ONE, 0, 0, 9), &mut out).is_ok());
         let before = out.len();
@@ -218,7 +218,7 @@ fn what_waits_costs_little_when_it_goes_out() {
 #[test]
 fn a_stream_without_packets_fails() {
     let packets = vec![packet(0x1fff, false, &[]); 8].concat();
-    let (mut cutter, mut out) = (Packets::new(1_000), Vec::new());
+    let (mut cutter, mut out) = (PacketCutter::new(1_000), Vec::new());
     assert!(cut(&mut cutter, &packets, &mut out).is_ok());
     assert!(cut(&mut cutter, &begin(ONE, 0, 0, 9), &mut out).is_ok());
     assert_eq!(out, packets);
@@ -234,7 +234,7 @@ fn a_stream_without_packets_fails() {
 #[test]
 fn bytes_between_packets_are_counted() {
     let null = packet(0x1fff, false, &[]);
-    let (mut cutter, mut out) = (Packets::new(1_000), Vec::new());
+    let (mut cutter, mut out) = (PacketCutter::new(1_000), Vec::new());
     for _ in 0..500 {
         assert!(cut(&mut cutter, &null, &mut out).is_ok());
     }
@@ -281,7 +281,7 @@ fn rows_of_other_bytes_count_alike_however_they_are_cut() {
 #[test]
 fn the_next_source_must_have_packets_of_the_same_shape() {
     let plain = vec![packet(0x1fff, false, &[]); 8];
-    let mut cutter = Packets::new(1_000);
+    let mut cutter = PacketCutter::new(1_000);
     // Without a known shape any source fits.
     assert!(cutter.are_like(&plain.concat()) && cutter.are_like(&[]));
     let mut out = Vec::new();
@@ -305,7 +305,7 @@ fn the_next_source_must_have_packets_of_the_same_shape() {
 #[test]
 fn a_handed_over_cutter_that_cannot_be_is_refused() {
     let cutter = |bytes: usize, begins: &[usize]| {
-        let mut cutter = Packets::new(100);
+        let mut cutter = PacketCutter::new(100);
         cutter.waiting.bytes = vec![7; bytes].into();
         cutter
             .waiting

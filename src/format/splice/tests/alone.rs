@@ -52,7 +52,7 @@ fn an_unknown_format_passes() {
     assert_eq!(each, expected.collect::<Vec<_>>());
     let (mut splicer, out) = begun(b"Just some text, which", 1_000);
     assert_eq!(out.len(), 21);
-    assert!(matches!(splicer.stage, Phase::Through));
+    assert!(matches!(splicer.phase, SplicePhase::Through));
     splicer.finish(&mut Vec::new());
 }
 

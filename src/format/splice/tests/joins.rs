@@ -58,12 +58,12 @@ fn broken_off(bytes: &[u8]) -> (Splicer, Vec<u8>) {
 /// Returns the viewers' bytes of the second source, in pieces of this size.
 fn followed(first: &[u8], second: &[u8], piece: usize) -> Result<Vec<u8>, Incompatible> {
     let (mut splicer, _) = broken_off(first);
-    let mut behind = Vec::new();
+    let mut after = Vec::new();
     for bytes in second.chunks(piece) {
-        splicer.feed(bytes, &mut behind)?;
+        splicer.feed(bytes, &mut after)?;
     }
-    splicer.finish(&mut behind);
-    Ok(behind)
+    splicer.finish(&mut after);
+    Ok(after)
 }
 
 /// An element of Matroska.
@@ -114,14 +114,14 @@ fn a_source_with_a_known_header_can_be_continued() {
         let (format, header) = had(bytes);
         let (mut splicer, mut alone) = begun(bytes, UNIT);
         splicer.finish(&mut alone);
-        let (before, behind) = bytes.split_at(bytes.len() / 2);
+        let (before, after) = bytes.split_at(bytes.len() / 2);
         for (header, can_be) in [(header, true), (Vec::new(), !needs_header)] {
             let (mut splicer, mut out) = begun(before, UNIT);
             assert_eq!(splicer.break_off(format, header), can_be, "{name}");
-            assert_eq!(splicer.is_joining(), can_be, "{name}");
+            assert_eq!(splicer.is_between_sources(), can_be, "{name}");
             if !can_be {
                 // The stream continues as if nobody had asked.
-                assert!(splicer.feed(behind, &mut out).is_ok());
+                assert!(splicer.feed(after, &mut out).is_ok());
                 splicer.finish(&mut out);
                 assert!(out == alone, "{name}");
             }
@@ -178,10 +178,10 @@ fn only_the_same_tracks_of_the_same_container_continue() {
     }
     // The same container with other content: another byte in a decoder's setup, or another codec in
     // each picture.
-    let changed = |name: &str, mark: &[u8], behind: usize| {
+    let changed = |name: &str, mark: &[u8], after: usize| {
         let mut bytes = file(name).to_vec();
         let at = bytes.windows(mark.len()).position(|bytes| bytes == mark);
-        bytes[at.expect("its setup") + behind] ^= 1;
+        bytes[at.expect("its setup") + after] ^= 1;
         (file(name).to_vec(), bytes)
     };
     let pictures = |first: u8| [FLV_HEAD, &tag(9, 0, &[first; 40])].concat();
@@ -213,9 +213,9 @@ fn a_source_begins_with_the_headers_that_viewers_lack() {
         assert!(followed(&ogg[..end], ogg, 100) == Ok(ogg.to_vec()), "{end}");
     }
     // So does MPEG-TS, with its tables.
-    let behind = followed(file("ts"), file("ts"), usize::MAX).expect("the same tracks");
-    assert_eq!((behind[1] & 0x1f, behind[2]), (0, 0), "the PAT");
-    assert_eq!(had(&behind).1.len(), had(file("ts")).1.len());
+    let after = followed(file("ts"), file("ts"), usize::MAX).expect("the same tracks");
+    assert_eq!((after[1] & 0x1f, after[2]), (0, 0), "the PAT");
+    assert_eq!(had(&after).1.len(), had(file("ts")).1.len());
     // Viewers of FLV get the sequence headers that they lack.
     let (setup, key) = ([0x17, 0, 0, 0, 0, 1, 2, 3], [0x17, 1, 0, 0, 0, 9]);
     let first = [FLV_HEAD, &tag(18, 0, &[2; 20])].concat();
@@ -238,8 +238,8 @@ fn a_source_begins_with_the_headers_that_viewers_lack() {
             assert!(followed(sound, sound, piece) == Ok(frames));
         }
         let source = |time| [webm_head(b"A_OPUS"), cluster(time, 7, 40)].concat();
-        let behind = followed(&source(0), &source(900), piece);
-        assert_eq!(behind, Ok(written(20, 7)));
+        let after = followed(&source(0), &source(900), piece);
+        assert_eq!(after, Ok(written(20, 7)));
     }
 }
 
@@ -277,8 +277,8 @@ fn a_codec_behind_the_join_point_does_not_matter() {
     let key = tag(9, 0, &[0x12; 40]);
     let other_sound = tag(8, 0, &[0x2e; 40]);
     for piece in [1, 7, usize::MAX] {
-        let behind = [FLV_HEAD, &key, &other_sound].concat();
-        let bytes = followed(&first, &behind, piece).expect("it continues");
+        let after = [FLV_HEAD, &key, &other_sound].concat();
+        let bytes = followed(&first, &after, piece).expect("it continues");
         assert_eq!(bytes.len(), key.len() + other_sound.len(), "{piece}");
         let before = [FLV_HEAD, &other_sound, &key].concat();
         let unlike = followed(&first, &before, piece);
@@ -303,10 +303,10 @@ fn an_unknown_format_does_not_continue_a_stream() {
     for byte in &text[..15] {
         assert_eq!(splicer.feed(&[*byte], &mut out), Ok(()));
     }
-    assert!(splicer.is_joining());
+    assert!(splicer.is_between_sources());
     let told = splicer.feed(&text[15..], &mut out);
     assert_eq!(told, Err(Incompatible(text.to_vec())));
-    assert!(out.is_empty() && !splicer.is_joining());
+    assert!(out.is_empty() && !splicer.is_between_sources());
     // From here on its bytes pass.
     assert_eq!(splicer.feed(b" more", &mut out), Ok(()));
     assert_eq!(out, b" more");
@@ -358,10 +358,10 @@ fn a_first_source_that_fails_passes_as_it_comes() {
         for bytes in bytes.chunks(piece) {
             assert_eq!(splicer.feed(bytes, &mut out), Ok(()));
         }
-        let behind = [&[0; 20][..], b"and more"].concat();
-        assert_eq!(out, [&head[..], &written(0, 1), &behind].concat());
+        let after = [&[0; 20][..], b"and more"].concat();
+        assert_eq!(out, [&head[..], &written(0, 1), &after].concat());
         assert!(!splicer.break_off(Some(Format::WebM), head.clone()));
-        assert!(matches!(splicer.stage, Phase::Through));
+        assert!(matches!(splicer.phase, SplicePhase::Through));
     }
 }
 
@@ -374,12 +374,12 @@ fn the_end_of_a_later_source() {
         // An index follows the last fragment of MP4.
         let index = bytes.windows(4).position(|four| four == b"mfra");
         let cut = index.map_or(bytes.len(), |index| index - 4) - 3;
-        let behind = followed(bytes, &bytes[..cut], usize::MAX).expect("the same tracks");
-        assert!(whole.starts_with(&behind), "{name}");
+        let after = followed(bytes, &bytes[..cut], usize::MAX).expect("the same tracks");
+        assert!(whole.starts_with(&after), "{name}");
         match name {
-            "mp3" | "aac" => assert!(behind == bytes[first_join(bytes)..cut], "{name}"),
-            "ts" => assert_eq!(behind.len() + PACKET_BYTES, whole.len()),
-            _ => assert!(behind.len() + 3 < whole.len(), "{name}"),
+            "mp3" | "aac" => assert!(after == bytes[first_join(bytes)..cut], "{name}"),
+            "ts" => assert_eq!(after.len() + PACKET_BYTES, whole.len()),
+            _ => assert!(after.len() + 3 < whole.len(), "{name}"),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::gate::{Blocks, Direction, Grant, SessionId, Terms, Tokens};
 use crate::http::{Framing, Method, Refusal};
 use crate::relay::Settings;
 use crate::relay::admission::{
-    AccessRequest, Barred, Beyond, EntryPoint, Gate, Look, SessionState,
+    AccessRequest, Beyond, BlockedViewer, Disclosure, EntryPoint, Gate, SessionState,
 };
 use crate::relay::origin_error::OriginError;
 use crate::relay::quota::SourceLimits;
@@ -24,7 +24,7 @@ struct Table {
     settings: Settings,
     tokens: Option<Tokens>,
     blocks: Blocks<SessionId>,
-    barred: Blocks<Barred>,
+    blocked_viewers: Blocks<BlockedViewer>,
     is_closing: bool,
 }
 
@@ -36,7 +36,7 @@ impl Table {
             tokens: has_tokens.then(|| Tokens::new(settings.limits.tokens)),
             settings,
             blocks: Blocks::default(),
-            barred: Blocks::default(),
+            blocked_viewers: Blocks::default(),
             is_closing: false,
         }
     }
@@ -46,7 +46,7 @@ impl Table {
             settings: &self.settings,
             tokens: self.tokens.as_ref(),
             blocks: &self.blocks,
-            barred: &self.barred,
+            blocked_viewers: &self.blocked_viewers,
             is_closing: self.is_closing,
             now: Instant::START,
             time: NOON,
@@ -69,14 +69,14 @@ fn opens(name: &str) -> Terms {
 }
 
 /// From there, with nothing that says more.
-fn access_request(way: EntryPoint, from: &str) -> AccessRequest {
-    AccessRequest::without_request(way, from.parse().expect("an address"))
+fn access_request(entry_point: EntryPoint, from: &str) -> AccessRequest {
+    AccessRequest::without_request(entry_point, from.parse().expect("an address"))
 }
 
-fn caller(way: EntryPoint) -> AccessRequest {
+fn caller(entry_point: EntryPoint) -> AccessRequest {
     AccessRequest {
         host: "10.9.0.1:8000".to_owned(),
-        ..access_request(way, "10.0.0.1:6000")
+        ..access_request(entry_point, "10.0.0.1:6000")
     }
 }
 
@@ -191,13 +191,14 @@ fn who_may_read_the_figures_may_do_no_more_by_that() {
         (&[figures, api], "10.2.0.7:1", [403, 403, 403]),
     ] {
         let table = Table::new(options);
-        let asked = [EntryPoint::Figures, EntryPoint::Call, EntryPoint::Events].map(|way| {
-            let access_request = AccessRequest {
-                host: "localhost".to_owned(),
-                ..access_request(way, from)
-            };
-            status(table.gate().enter(&access_request))
-        });
+        let asked =
+            [EntryPoint::Metrics, EntryPoint::Call, EntryPoint::Events].map(|entry_point| {
+                let access_request = AccessRequest {
+                    host: "localhost".to_owned(),
+                    ..access_request(entry_point, from)
+                };
+                status(table.gate().enter(&access_request))
+            });
         assert_eq!(asked, ways, "{options:?} {from}");
     }
 }
@@ -205,11 +206,11 @@ fn who_may_read_the_figures_may_do_no_more_by_that() {
 /// A refusal of the API says why.
 #[test]
 fn a_refusal_of_the_api_says_what_would_help() {
-    let detail = |options: &[&str], way, from: Option<&str>| {
+    let detail = |options: &[&str], entry_point, from: Option<&str>| {
         let table = Table::new(options);
         let access_request = AccessRequest {
             from: from.map(|from| from.parse().expect("an address")),
-            ..caller(way)
+            ..caller(entry_point)
         };
         table
             .gate()
@@ -220,9 +221,9 @@ fn a_refusal_of_the_api_says_what_would_help() {
     let of_stranger = detail(&[API], EntryPoint::Call, Some("192.0.2.1:1"));
     let of_nobody = detail(&[API], EntryPoint::Call, None);
     let of_host = detail(&[API], EntryPoint::Call, Some("127.0.0.1:1"));
-    let of_reader = detail(&[API], EntryPoint::Figures, Some("192.0.2.1:1"));
+    let of_reader = detail(&[API], EntryPoint::Metrics, Some("192.0.2.1:1"));
     let without_tokens = detail(&[], EntryPoint::Call, Some("10.0.0.1:1"));
-    let reader_without_tokens = detail(&[], EntryPoint::Figures, Some("10.0.0.1:1"));
+    let reader_without_tokens = detail(&[], EntryPoint::Metrics, Some("10.0.0.1:1"));
     let begins = "only hosts in the subnet of --token-server may call the API";
     assert_eq!(of_stranger, format!("{begins}; your address is 192.0.2.1"));
     assert_eq!(
@@ -268,9 +269,9 @@ fn the_page_is_for_everyone_without_tokens_and_for_the_apis_hosts_with_them() {
 #[test]
 fn an_address_lets_nobody_in_whom_a_strangers_proxy_brings() {
     let publish = "--publish-from=10.0.0.0/8";
-    for (option, way) in [
+    for (option, entry_point) in [
         (API, EntryPoint::Call),
-        (API, EntryPoint::Figures),
+        (API, EntryPoint::Metrics),
         (API, EntryPoint::Page),
         (publish, EntryPoint::Put),
     ] {
@@ -284,10 +285,13 @@ fn an_address_lets_nobody_in_whom_a_strangers_proxy_brings() {
             let access_request = AccessRequest {
                 is_forwarded,
                 is_proxied,
-                ..caller(way)
+                ..caller(entry_point)
             };
             let seen = status(table.gate().enter(&access_request));
-            assert_eq!(seen, expected, "{way:?} {is_forwarded} {is_proxied}");
+            assert_eq!(
+                seen, expected,
+                "{entry_point:?} {is_forwarded} {is_proxied}"
+            );
         }
     }
 }
@@ -324,10 +328,10 @@ fn a_proxy_that_writes_the_servers_own_address_as_host_brings_no_calls() {
         let mut table = Table::new(&[API, "--hostname=relay.example"]);
         let bound = |text: &str| text.parse().expect("an address");
         table.settings.listeners = listeners.split_whitespace().map(bound).collect();
-        for way in [
+        for entry_point in [
             EntryPoint::Call,
             EntryPoint::Events,
-            EntryPoint::Figures,
+            EntryPoint::Metrics,
             EntryPoint::Page,
         ] {
             let enter = |is_forwarded, is_proxied| {
@@ -335,12 +339,12 @@ fn a_proxy_that_writes_the_servers_own_address_as_host_brings_no_calls() {
                     host: host.to_owned(),
                     is_forwarded,
                     is_proxied,
-                    ..caller(way)
+                    ..caller(entry_point)
                 };
                 status(table.gate().enter(&access_request))
             };
             let seen = enter(true, true);
-            assert_eq!(seen, expected, "{way:?} {listeners} {host}");
+            assert_eq!(seen, expected, "{entry_point:?} {listeners} {host}");
             // Without such a proxy the Host is the client's.
             assert_eq!((enter(false, false), enter(false, true)), (0, 0), "{host}");
         }
@@ -357,7 +361,7 @@ fn a_proxy_that_writes_the_servers_own_address_as_host_brings_no_calls() {
 #[test]
 fn pages_publish_where_the_operator_has_named_their_site() {
     let table = Table::new(&["--cors=http://site.example"]);
-    for way in [EntryPoint::Put, EntryPoint::Post, EntryPoint::Icecast] {
+    for entry_point in [EntryPoint::Put, EntryPoint::Post, EntryPoint::Icecast] {
         for (origin, expected) in [
             (None, 0),
             (Some("http://10.9.0.1:8000"), 0),
@@ -368,7 +372,7 @@ fn pages_publish_where_the_operator_has_named_their_site() {
         ] {
             let access_request = AccessRequest {
                 origin: origin.map(str::to_owned),
-                ..caller(way)
+                ..caller(entry_point)
             };
             assert_eq!(
                 status(table.gate().enter(&access_request)),
@@ -384,20 +388,20 @@ fn who_is_beyond_a_limit_gets_what_is_answered_at_once_and_no_place() {
     let table = Table::new(&[]);
     let at_once = [
         EntryPoint::Call,
-        EntryPoint::Figures,
+        EntryPoint::Metrics,
         EntryPoint::Page,
         EntryPoint::Health,
         EntryPoint::Options,
     ];
-    for way in super::ways() {
-        let is_at_once = at_once.contains(&way);
+    for entry_point in super::ways() {
+        let is_at_once = at_once.contains(&entry_point);
         for (beyond, expected) in [
             (None, 0),
             (Some(Beyond::All), if is_at_once { 0 } else { 503 }),
             (Some(Beyond::Host), if is_at_once { 0 } else { 429 }),
         ] {
-            let seen = status(table.gate().place(way, beyond));
-            assert_eq!(seen, expected, "{way:?} {beyond:?}");
+            let seen = status(table.gate().check_connection_limits(entry_point, beyond));
+            assert_eq!(seen, expected, "{entry_point:?} {beyond:?}");
         }
     }
 }
@@ -416,7 +420,7 @@ fn who_is_inside_counts_as_it_came_in() {
     table.grant("counted", Direction::Both, counted(Some(3)));
     let (viewer, counted_hls) = ((true, false), (false, true));
     let neither = (false, false);
-    for (way, name, expected) in [
+    for (entry_point, name, expected) in [
         (EntryPoint::Put, "a", Some(neither)),
         (EntryPoint::Post, "counted", Some(neither)),
         (EntryPoint::Icecast, "key", Some(neither)),
@@ -432,14 +436,16 @@ fn who_is_inside_counts_as_it_came_in() {
         (EntryPoint::Call, "a", None),
         (EntryPoint::Page, "a", None),
     ] {
-        let admission = table.gate().admission(session(name), &session("a"), way);
+        let admission = table
+            .gate()
+            .admission(session(name), &session("a"), entry_point);
         let seen = admission
             .as_ref()
             .map(|admission| (admission.is_viewer(), admission.is_counted_hls()));
-        assert_eq!(seen, expected, "{way:?} {name}");
+        assert_eq!(seen, expected, "{entry_point:?} {name}");
         if let Some(admission) = admission {
             assert_eq!(
-                (&admission.name, &admission.session),
+                (&admission.credential, &admission.session),
                 (&session(name), &session("a"))
             );
         }
@@ -517,13 +523,13 @@ fn a_source_has_a_length_no_other_source_and_room() {
         (&takeover, Framing::None, &taken, 411),
         (&plain, Framing::Chunked, &SessionState::default(), 503),
     ] {
-        for way in [EntryPoint::Put, EntryPoint::Post, EntryPoint::Icecast] {
+        for entry_point in [EntryPoint::Put, EntryPoint::Post, EntryPoint::Icecast] {
             let gate = table.gate();
-            let seen = gate.publish(&caller(way), &session("a"), framing, session_state);
+            let seen = gate.publish(&caller(entry_point), &session("a"), framing, session_state);
             assert_eq!(
                 status(seen),
                 expected,
-                "{way:?} {framing:?} {session_state:?}"
+                "{entry_point:?} {framing:?} {session_state:?}"
             );
         }
     }
@@ -610,7 +616,7 @@ fn as_many_watch_as_each_token_says() {
     table.grant("a", Direction::Both, most(5, Terms::default()));
     table.grant("key", Direction::Both, most(2, opens("a")));
     table.grant("free", Direction::Both, opens("a"));
-    for (name, viewers, viewers_by_name, expected) in [
+    for (name, viewers, viewers_by_credential, expected) in [
         ("a", 0, 0, 0),
         ("a", 4, 4, 0),
         ("a", 5, 0, 503),
@@ -623,25 +629,29 @@ fn as_many_watch_as_each_token_says() {
     ] {
         let session_state = |hls_address| SessionState {
             viewers,
-            viewers_by_name,
+            viewers_by_credential,
             hls_address,
             runs: true,
             ..SessionState::default()
         };
         let (gate, name_id) = (table.gate(), session(name));
         let at = access_request(EntryPoint::Viewer, "10.0.0.1:1");
-        let watch = gate.watch(&at, &name_id, &session_state(None), Look::Asks);
+        let watch = gate.admit_viewer(&at, &name_id, &session_state(None), Disclosure::Full);
         assert_eq!(status(watch), expected, "{name} {viewers}");
         for (hls_address, expected) in [(Some(false), expected), (Some(true), 0), (None, 503)] {
-            let seen =
-                gate.watch_in_segments(None, &name_id, &session_state(hls_address), Look::Asks);
+            let seen = gate.admit_hls(
+                None,
+                &name_id,
+                &session_state(hls_address),
+                Disclosure::Full,
+            );
             assert_eq!(status(seen), expected, "{name} {viewers} {hls_address:?}");
         }
     }
     // Where nobody counts them the limit on addresses does not matter.
     table.grant("b", Direction::Both, Terms::default());
     let (name, gate) = (session("b"), table.gate());
-    let seen = gate.watch_in_segments(None, &name, &SessionState::default(), Look::Asks);
+    let seen = gate.admit_hls(None, &name, &SessionState::default(), Disclosure::Full);
     assert_eq!(status(seen), 0);
 }
 
@@ -650,7 +660,7 @@ fn who_was_ended_is_kept_out_by_its_sessionid_and_from_its_address() {
     let mut table = Table::new(&[]);
     let until = Instant::START + Duration::from_millis(59_500);
     let whom = (session("a"), address("10.0.0.1"));
-    assert!(table.barred.add(&whom, until, Instant::START));
+    assert!(table.blocked_viewers.add(&whom, until, Instant::START));
     let session_state = SessionState::default();
     for (name, from, expected) in [
         ("a", "10.0.0.1:1", 429),
@@ -659,21 +669,27 @@ fn who_was_ended_is_kept_out_by_its_sessionid_and_from_its_address() {
         ("b", "10.0.0.1:1", 0),
     ] {
         let access_request = access_request(EntryPoint::Viewer, from);
-        let seen = table
-            .gate()
-            .watch(&access_request, &session(name), &session_state, Look::Asks);
+        let seen = table.gate().admit_viewer(
+            &access_request,
+            &session(name),
+            &session_state,
+            Disclosure::Full,
+        );
         assert_eq!(status(seen), expected, "{name} {from}");
     }
     let access_request = access_request(EntryPoint::Viewer, "10.0.0.1:1");
-    let seen = table
-        .gate()
-        .watch(&access_request, &session("a"), &session_state, Look::Asks);
+    let seen = table.gate().admit_viewer(
+        &access_request,
+        &session("a"),
+        &session_state,
+        Disclosure::Full,
+    );
     let refusal = seen.expect_err("kept out");
     assert_eq!(refusal.retry_after_seconds, Some(60), "when it is over");
     // An address that would be somebody's is none.
     let (name, gate) = (session("a"), table.gate());
     assert_eq!(
-        status(gate.watch_in_segments(None, &name, &session_state, Look::Asks)),
+        status(gate.admit_hls(None, &name, &session_state, Disclosure::Full)),
         0
     );
 }
@@ -715,43 +731,70 @@ fn the_origin_says_who_may_watch_what_is_its_own() {
     ] {
         let name = session(name);
         for (session_state, expected) in standings.iter().zip(by_origin) {
-            let seen = asks
-                .gate()
-                .see(None, &name, &name, session_state, Look::Asks);
+            let seen = asks.gate().check_token_and_blocks(
+                None,
+                &name,
+                &name,
+                session_state,
+                Disclosure::Full,
+            );
             assert_eq!(status(seen), expected, "{name:?} {session_state:?}");
-            for look in [Look::Asks, Look::Tells, Look::Leads] {
-                let seen = local.gate().see(None, &name, &name, session_state, look);
+            for disclosure in [
+                Disclosure::Full,
+                Disclosure::RunningOnly,
+                Disclosure::Nothing,
+            ] {
+                let seen = local.gate().check_token_and_blocks(
+                    None,
+                    &name,
+                    &name,
+                    session_state,
+                    disclosure,
+                );
                 assert_eq!(status(seen), here, "{name:?} {session_state:?}");
             }
         }
     }
     // Without the origin's word, each session looks alike whose stream here is not the origin's.
-    for (look, expected) in [
-        (Look::Tells, [404, 0, 404, 404, 404]),
-        (Look::Leads, [0; 5]),
+    for (disclosure, expected) in [
+        (Disclosure::RunningOnly, [404, 0, 404, 404, 404]),
+        (Disclosure::Nothing, [0; 5]),
     ] {
         for name in ["none", "in"].map(session) {
             let seen = standings.each_ref().map(|session_state| {
-                status(asks.gate().see(None, &name, &name, session_state, look))
+                status(asks.gate().check_token_and_blocks(
+                    None,
+                    &name,
+                    &name,
+                    session_state,
+                    disclosure,
+                ))
             });
-            assert_eq!(seen, expected, "{name:?} {look:?}");
+            assert_eq!(seen, expected, "{name:?} {disclosure:?}");
         }
     }
     // Without a table of its own.
     let open = Table::new(&[origin, "--origin-tokens"]);
     let seen = standings.each_ref().map(|session_state| {
         let name = session("none");
-        status(
-            open.gate()
-                .see(None, &name, &name, session_state, Look::Asks),
-        )
+        status(open.gate().check_token_and_blocks(
+            None,
+            &name,
+            &name,
+            session_state,
+            Disclosure::Full,
+        ))
     });
     assert_eq!(seen, [0, 0, 403, 0, 0]);
     let words = |table: &Table, name: &str| {
         let own = session_state(true, false, false);
-        let verdict = table
-            .gate()
-            .see(None, &session(name), &session(name), &own, Look::Asks);
+        let verdict = table.gate().check_token_and_blocks(
+            None,
+            &session(name),
+            &session(name),
+            &own,
+            Disclosure::Full,
+        );
         verdict.expect_err("refused").detail
     };
     assert!(words(&asks, "none").contains("the origin admits its viewers"));
@@ -764,7 +807,11 @@ fn the_origin_says_who_may_watch_what_is_its_own() {
         ("out", true),
         ("over", true),
     ] {
-        assert_eq!(asks.gate().may_stay(&session(name)), of_asking, "{name}");
+        assert_eq!(
+            asks.gate().has_watch_token(&session(name)),
+            of_asking,
+            "{name}"
+        );
     }
 }
 
@@ -785,7 +832,7 @@ fn who_has_waited_is_asked_again() {
         hls_address: Some(false),
         ..SessionState::default()
     };
-    for (name, of, way, session_state, expected) in [
+    for (name, of, entry_point, session_state, expected) in [
         ("a", "a", EntryPoint::Viewer, session_state(true, 0), 0),
         ("a", "a", EntryPoint::Viewer, session_state(false, 0), 504),
         ("a", "a", EntryPoint::Remuxed, session_state(false, 0), 0),
@@ -824,8 +871,8 @@ fn who_has_waited_is_asked_again() {
         let (name, of) = (session(name), session(of));
         let gate = table.gate();
         let fault = || OriginError::TimedOut;
-        let seen = gate.go_on_late((&name, &of), (way, None), &session_state, fault);
-        assert_eq!(status(seen), expected, "{name:?} {of:?} {way:?}");
+        let seen = gate.go_on_late((&name, &of), (entry_point, None), &session_state, fault);
+        assert_eq!(status(seen), expected, "{name:?} {of:?} {entry_point:?}");
     }
 }
 
@@ -863,7 +910,13 @@ fn nothing_begins_once_the_server_is_told_to_end() {
         assert_eq!(status(gate.check_open()), expected);
         let name = session("a");
         assert_eq!(
-            status(gate.see(None, &name, &name, &SessionState::default(), Look::Asks)),
+            status(gate.check_token_and_blocks(
+                None,
+                &name,
+                &name,
+                &SessionState::default(),
+                Disclosure::Full
+            )),
             expected
         );
     }
@@ -883,11 +936,11 @@ fn an_abort_keeps_everybody_out_of_its_session_and_of_no_other() {
     };
     for (name, expected) in [("a", 429), ("key", 429), ("b", 0)] {
         let (gate, name) = (table.gate(), session(name));
-        let watch = gate.watch(
+        let watch = gate.admit_viewer(
             &access_request(EntryPoint::Viewer, "10.0.0.1:1"),
             &name,
             &session_state,
-            Look::Asks,
+            Disclosure::Full,
         );
         assert_eq!(status(watch), expected, "{name:?}");
         let put = gate.publish(
@@ -911,11 +964,11 @@ fn a_stream_that_cannot_go_out_is_not_acceptable() {
     };
     let gate = table.gate();
     assert_eq!(
-        status(gate.see(None, &name, &name, &session_state, Look::Asks)),
+        status(gate.check_token_and_blocks(None, &name, &name, &session_state, Disclosure::Full)),
         0
     );
     for (session_state, expected) in [(session_state, 406), (SessionState::default(), 0)] {
-        let verdict = gate.check_watch(None, &name, &session_state, Look::Asks);
+        let verdict = gate.check_viewer(None, &name, &session_state, Disclosure::Full);
         assert_eq!(status(verdict.map(drop)), expected);
     }
 }

@@ -37,15 +37,15 @@ fn beyond_the_limit_there_is_a_place_for_the_apis_hosts_longest() {
         (None, CONNECTIONS_BEYOND_MAX),
     ] {
         let host = host.map(address);
-        for (connections, has_place) in [
+        for (connections, has_room_for_connection) in [
             (0, true),
             (most, true),
             (most + beyond - 1, true),
             (most + beyond, false),
             (most + beyond + 1, false),
         ] {
-            let seen = settings.has_place(connections, host);
-            assert_eq!(seen, has_place, "{host:?} {connections}");
+            let seen = settings.has_room_for_connection(connections, host);
+            assert_eq!(seen, has_room_for_connection, "{host:?} {connections}");
         }
     }
     assert!(settings.is_operators(address("10.1.0.1")));

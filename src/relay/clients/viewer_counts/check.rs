@@ -15,14 +15,14 @@ impl ViewerCounts {
         assert_eq!(self.hls_by_session.values().sum::<usize>(), self.hls.len());
         let mut counts: HashMap<(&SessionId, &SessionId), usize> = HashMap::new();
         let viewers = admissions.filter(|admission| admission.is_viewer());
-        let viewers = viewers.map(|admission| (&admission.name, &admission.session));
+        let viewers = viewers.map(|admission| (&admission.credential, &admission.session));
         let addresses = self
             .hls
             .iter()
-            .map(|((name, _), counted)| (name, &counted.session));
-        for (name, session) in viewers.chain(addresses) {
-            *counts.entry((name, session)).or_default() += 1;
-            if name != session {
+            .map(|((credential, _), counted)| (credential, &counted.session));
+        for (credential, session) in viewers.chain(addresses) {
+            *counts.entry((credential, session)).or_default() += 1;
+            if credential != session {
                 *counts.entry((session, session)).or_default() += 1;
             }
         }
@@ -31,8 +31,12 @@ impl ViewerCounts {
             self.counts.len(),
             "a session without viewers is counted"
         );
-        for ((name, session), count) in counts {
-            assert_eq!(self.of(name, session), count, "{name:?} {session:?}");
+        for ((credential, session), count) in counts {
+            assert_eq!(
+                self.of(credential, session),
+                count,
+                "{credential:?} {session:?}"
+            );
         }
     }
 }

@@ -152,7 +152,7 @@ fn what_was_counted_and_looked_up_is_known_to_the_next() {
 #[test]
 fn the_old_core_fetches_nothing_any_more() {
     let (mut stage, ..) = all_stages();
-    stage.tell().taken_over(OPTIONS).expect("it fits");
+    stage.hand_over().taken_over(OPTIONS).expect("it fits");
     let going: Vec<ConnectionId> = handover::connections(&stage.relay).collect();
     handover::let_go(&mut stage.relay, &going);
     stage.relay.check();
@@ -171,9 +171,9 @@ fn change(told: &HandedOver, name: &str, change: impl Fn(&mut u64, &mut Value)) 
 #[test]
 fn what_cannot_be_so_of_pulls_is_refused() {
     let (mut stage, ..) = all_stages();
-    let told = stage.tell();
+    let told = stage.hand_over();
     let (place, anothers) = ("has another's place", "is another's");
-    let until = json!({"secs": 9, "nanos": 0});
+    let until = json!(9_000_000_000_u64);
     let calling = json!({"Calling": {"origin": 0, "address": 0, "until": until}});
     for (what, told, words) in [
         ("as it was", told.clone(), None),

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{Draining, rest_time};
+use super::{Draining, drain_time};
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 use crate::gate::SessionId;
 use crate::relay::counts::Count;
@@ -463,13 +463,13 @@ fn a_sessions_own_streams_make_room_first() {
         }
     }
     for (session, rests, its) in [("s", Some(3), 2), ("t", Some(5), 2), ("none", None, 0)] {
-        assert_eq!(draining.resting(&name(session)), rests.map(id));
+        assert_eq!(draining.draining_to_udp(&name(session)), rests.map(id));
         assert_eq!(draining.of(&name(session)).count(), its);
     }
     draining.leave(&name("s"), 3);
-    assert_eq!(draining.resting(&name("s")), Some(id(1)));
+    assert_eq!(draining.draining_to_udp(&name("s")), Some(id(1)));
     draining.leave(&name("s"), 1);
-    assert_eq!(draining.resting(&name("s")), None);
+    assert_eq!(draining.draining_to_udp(&name("s")), None);
     assert_eq!((draining.check(), draining.len()), (3, 3));
     // Sixteen streams of a session may drain, the one that begins included.
     for serial in 10..40 {
@@ -489,7 +489,7 @@ fn the_rest_of_a_stream_has_a_minute_and_the_time_of_its_bytes() {
         (11_999, 62),
         (940_000, 295),
     ] {
-        assert_eq!(rest_time(bytes), Duration::from_secs(seconds), "{bytes}");
+        assert_eq!(drain_time(bytes), Duration::from_secs(seconds), "{bytes}");
     }
 }
 

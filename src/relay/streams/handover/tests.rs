@@ -180,7 +180,7 @@ fn streams_of_all_kinds_go_on_in_another_core() {
 #[test]
 fn the_old_core_keeps_nothing_of_streams_that_have_gone() {
     let (mut stage, _) = all_kinds();
-    stage.tell().taken_over(OPTIONS).expect("it fits");
+    stage.hand_over().taken_over(OPTIONS).expect("it fits");
     let going: Vec<ConnectionId> = handover::connections(&stage.relay).collect();
     assert!(stage.relay.ctx.timers.len() > 0);
     handover::let_go(&mut stage.relay, &going);
@@ -221,7 +221,7 @@ const COPY_ENDS: &str = "ends: flv.ts";
 #[test]
 fn what_cannot_be_so_of_streams_is_refused_or_ends_one() {
     let (mut stage, _) = all_kinds();
-    let told = stage.tell();
+    let told = stage.hand_over();
     let ids = ids(&told);
     let cases = [
         ("as it was", (|it, _| it.clone()) as Change, FITS),
@@ -334,7 +334,7 @@ fn what_cannot_be_so_of_streams_is_refused_or_ends_one() {
             "the same, behind all offsets",
             |it, _| {
                 change(it, "http", |it| {
-                    it["splicer"]["stage"]["Running"]["offset"] = u64::MAX.into()
+                    it["splicer"]["phase"]["Running"]["offset"] = u64::MAX.into()
                 })
             },
             HTTP_ENDS,
@@ -410,7 +410,7 @@ fn what_cannot_be_so_of_streams_is_refused_or_ends_one() {
             "a remuxer of a container that is not known",
             |it, _| {
                 change(it, "flv", |it| {
-                    it["buffer"]["points"]["told"] = "Unknown".into()
+                    it["buffer"]["points"]["detected"] = "Unknown".into()
                 })
             },
             COPY_ENDS,
@@ -419,7 +419,7 @@ fn what_cannot_be_so_of_streams_is_refused_or_ends_one() {
             "a remuxer of a container that is not remuxed",
             |it, _| {
                 change(it, "flv", |it| {
-                    it["buffer"]["points"]["told"] = json!({"Known": "Mp3"})
+                    it["buffer"]["points"]["detected"] = json!({"Known": "Mp3"})
                 })
             },
             COPY_ENDS,
@@ -456,7 +456,8 @@ fn what_cannot_be_so_of_streams_is_refused_or_ends_one() {
             |it, _| {
                 change(it, "held", |it| {
                     let header = " ".repeat(1 << 20);
-                    it["splicer"]["stage"]["Joining"]["had"]["header"]["rest"] = header.into()
+                    it["splicer"]["phase"]["AwaitingJoinPoint"]["output"]["header"]["rest"] =
+                        header.into()
                 })
             },
             "ends: held",
@@ -509,7 +510,7 @@ fn what_cannot_be_so_of_streams_is_refused_or_ends_one() {
             |it, _| {
                 change(it, "bare", |it| {
                     it["bare"]["bare"]["aligner"] =
-                        json!({"held": "", "shape": null, "in_step": true});
+                        json!({"pending": "", "shape": null, "in_step": true});
                 })
             },
             "ends: bare",
@@ -557,7 +558,7 @@ fn what_cannot_be_so_of_streams_is_refused_or_ends_one() {
             "no end of it",
             |it, _| {
                 change(it, "drains", |it| {
-                    it["source"] = json!({"Held": {"until": {"secs": 9, "nanos": 0}}})
+                    it["source"] = json!({"Held": {"until": 9_000_000_000_u64}})
                 })
             },
             ENDED,
@@ -693,7 +694,7 @@ fn a_remuxed_stream_reads_what_its_original_keeps() {
     for _ in 0..8 {
         stage.send(source, &FILE[13..]);
     }
-    let told = stage.tell();
+    let told = stage.hand_over();
     let original = ids(&told)["flv"];
     let stream = stage
         .relay
@@ -713,7 +714,7 @@ fn a_remuxed_stream_reads_what_its_original_keeps() {
         newest + kept,
     ] {
         let told = change(&told, "flv.ts", |it| {
-            it["remuxed"]["behind"] = behind.into()
+            it["remuxed"]["read_offset"] = behind.into()
         });
         let relay = told.taken_over(&options).expect("it fits");
         relay.check();
@@ -723,7 +724,7 @@ fn a_remuxed_stream_reads_what_its_original_keeps() {
             .streams
             .get(id)
             .and_then(|stream| stream.remuxed.as_ref());
-        let behind = remuxed.expect("it is there").behind();
+        let behind = remuxed.expect("it is there").unread_from();
         assert!(behind.is_none_or(|at| (newest - kept..=newest).contains(&at)));
     }
 }
@@ -737,7 +738,7 @@ fn a_remuxed_stream_whose_original_lost_its_format_ends_and_nothing_else() {
     stage.viewer("mp4/live.ts");
     stage.send(source, &MP4[..28]);
     stage.send(source, b"\0\0\0\x08mdat");
-    let told = stage.tell();
+    let told = stage.hand_over();
     assert!(told.records.contains("\nremuxer "), "the remuxer reads on");
     let ids = ids(&told);
     let mut relay = told.taken_over(&[]).expect("it fits");
@@ -756,7 +757,7 @@ fn buffers_that_are_too_small_for_all_are_refused() {
     for session in ["a", "b", "c"] {
         put(&mut stage, session, 99_999_999, &vec![7; 1_500_000]);
     }
-    let told = stage.tell();
+    let told = stage.hand_over();
     let streams = &stage.relay.streams;
     let each = streams.streams.iter();
     let granted: usize = each.map(|(_, stream)| stream.buffer.granted_bytes()).sum();
@@ -806,7 +807,7 @@ fn media_of_too_many_streams_is_refused() {
 #[test]
 fn media_of_a_stream_that_is_told_no_more_is_let_go() {
     let (mut stage, _) = all_kinds();
-    let mut told = stage.tell();
+    let mut told = stage.hand_over();
     told.media
         .push((StreamId::from_u64(24), 0, vec![7; 100_000]));
     let relay = told.taken_over(OPTIONS).expect("it fits");
@@ -845,7 +846,7 @@ fn counters_end_at_the_largest_number() {
         "late",
         "lost",
     ];
-    let told = stage.tell();
+    let told = stage.hand_over();
     let told = told.but("stream", |_, it| set_all(it, &of_streams, u64::MAX));
     let told = told.but("viewer", |_, it| set_all(it, &["bytes_sent"], u64::MAX));
     let told = told.but("counts", |_, it| {

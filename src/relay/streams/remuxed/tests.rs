@@ -9,7 +9,7 @@ use super::{RemuxError, RemuxTarget};
 use crate::format::Format;
 use crate::relay::stage::Stage;
 use crate::relay::streams::Stream;
-use crate::relay::streams::remux_target::GO_BYTES;
+use crate::relay::streams::remux_target::STEP_BYTES;
 use crate::relay::{Action, ConnectionId, Outgoing, PIPELINED_COST_MAX, StreamId, write_next};
 use crate::remux::{Reader, ReaderEvent, Target};
 use crate::stream::{End, Outcome};
@@ -182,22 +182,22 @@ fn the_buffer_is_read_a_share_at_a_time() {
         let source = source(&mut stage, &[&head[..], &media].concat());
         let (viewer, cost) = ask(&mut stage, 1, path);
         assert!(
-            (READ_COST * GO_BYTES..PIPELINED_COST_MAX).contains(&cost),
+            (READ_COST * STEP_BYTES..PIPELINED_COST_MAX).contains(&cost),
             "{cost} for the first"
         );
         let (mut goes, mut all) = (0, cost);
-        while stage.relay.has_pipelined() {
+        while stage.relay.has_deferred_work() {
             // Nothing is made while a viewer still has unsent bytes of it.
-            while let Some(cost) = stage.relay.read_pipelined(stage.now) {
+            while let Some(cost) = stage.relay.do_deferred_work(stage.now) {
                 // The bytes that were gathered for a fragment come out at once.
-                let most = PIPELINED_COST_MAX + GO_BYTES;
+                let most = PIPELINED_COST_MAX + STEP_BYTES;
                 assert!(cost < most, "{cost} for a go");
                 stage.relay.check();
                 (goes, all) = (goes + 1, all + cost);
             }
             while stage.write_next() {}
         }
-        assert!(goes >= media.len() / GO_BYTES && all >= READ_COST * media.len());
+        assert!(goes >= media.len() / STEP_BYTES && all >= READ_COST * media.len());
         stage.settle();
         stage.lose(source);
         let (got, _) = stage.media(viewer);
@@ -214,7 +214,7 @@ fn remuxing_counts_as_the_sources_cost() {
     let source = source(&mut stage, &[&head[..], &group(0, 9_000).0].concat());
     let media = group(9_000, 90_000).0;
     let cost = |stage: &mut Stage| -> usize {
-        let pieces = media.chunks(GO_BYTES);
+        let pieces = media.chunks(STEP_BYTES);
         pieces.map(|piece| stage.send(source, piece)).sum()
     };
     let alone = cost(&mut stage);
@@ -735,7 +735,7 @@ fn a_remuxed_stream_that_fails_ends_alone() {
     }
     // Another source of the stream may be remuxed.
     let id = original(&stage);
-    stage.relay.streams.forgive(id);
+    stage.relay.streams.clear_remux_errors(id);
     let (id, _) = ask(&mut stage, 5, "live.ts");
     stage.settle();
     stage.assert_status(id, 200);
@@ -765,7 +765,7 @@ fn the_next_source_clears_the_errors() {
     stream
         .remux_targets
         .push(remux_target(Target::ALL[1], Some(id)));
-    stage.relay.streams.forgive(id);
+    stage.relay.streams.clear_remux_errors(id);
     let stream = stream_mut(&mut stage, id);
     let left: Vec<_> = stream
         .remux_targets
@@ -948,8 +948,8 @@ fn a_small_buffer_is_read_in_small_pieces() {
     let may = share..share + share / 2;
     assert!(may.contains(&first), "{first} for the first of {share}");
     let mut costs = Vec::new();
-    while stage.relay.has_pipelined() {
-        while let Some(cost) = stage.relay.read_pipelined(stage.now) {
+    while stage.relay.has_deferred_work() {
+        while let Some(cost) = stage.relay.do_deferred_work(stage.now) {
             costs.push(cost);
         }
         while stage.write_next() {}

@@ -138,11 +138,11 @@ fn a_stream_is_watched_by_viewers_and_by_playlist() {
     let now = stage.now;
     let stream = stream(&mut stage, id);
     assert!(!stream.is_watched() && !stream.is_wanted());
-    stream.attended_until = Some(now);
+    stream.watched_until = Some(now);
     assert!(stream.is_watched() && stream.is_wanted());
     let viewer = stream.buffer.join(ConnectionId::from_u64(5), now);
     assert!(stream.is_watched() && stream.is_wanted());
-    stream.attended_until = None;
+    stream.watched_until = None;
     assert!(stream.is_watched() && stream.is_wanted());
     stream.buffer.leave(viewer);
     assert!(!stream.is_watched() && !stream.is_wanted());

@@ -239,7 +239,7 @@ fn a_listener_goes_on_where_its_socket_stopped() {
                 #[cfg(feature = "handover")]
                 if hands_over {
                     let options = [&OPTIONS[..], options].concat();
-                    stage.relay = stage.tell().taken_over(&options).expect("it fits");
+                    stage.relay = stage.hand_over().taken_over(&options).expect("it fits");
                 }
                 stage.relay.check();
                 stage.relay.unblocked(listener);

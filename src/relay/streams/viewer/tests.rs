@@ -62,7 +62,7 @@ fn a_response_shows_whether_it_ended_well() {
 fn chunk_framing_does_not_count_as_media() {
     let mut chunked = viewing(Outgoing::Chunked(chunk(5)), true);
     assert_eq!(
-        chunked.place(),
+        chunked.key(),
         (StreamId::from_u64(3), ViewerId::from_u64(4))
     );
     let sent = [2, 1, 3, 3, 1].map(|bytes| chunked.sent(bytes));
@@ -73,7 +73,7 @@ fn chunk_framing_does_not_count_as_media() {
     }
     let place = (StreamId::from_u64(5), ViewerId::from_u64(6));
     let segment = ViewerResponse::of_segment(place, reply(Version::Http11, true));
-    assert_eq!(segment.place(), place);
+    assert_eq!(segment.key(), place);
     assert!(!segment.owes_head && matches!(segment.framing, Outgoing::Length));
 }
 
@@ -184,7 +184,7 @@ fn the_unsent_bytes_choose_a_streams_queue() {
     stage.send(source, "x");
     let line = |stage: &Stage| {
         let mut streams = stage.relay.streams.streams.iter();
-        streams.next().and_then(|(_, stream)| stream.line)
+        streams.next().and_then(|(_, stream)| stream.queued_in)
     };
     for before in [0, 4_000, 10_000, 100_000] {
         stage.relay.received(source, &vec![7; before], stage.now);

@@ -86,15 +86,15 @@ impl MultiplexClock {
         let reference = self.referred?.saturating_add(REFERENCE_GAP);
         let tables = self
             .tables
-            .map_or(i64::MAX, |told| told.saturating_add(TABLES_EVERY));
+            .map_or(i64::MAX, |last| last.saturating_add(TABLES_EVERY));
         let next = reference.min(tables).max(self.now);
         (next.saturating_add(GAP_GRACE) < target).then_some(next)
     }
 
     /// Returns whether the tables are due now, if nothing else comes.
     pub fn needs_tables(&self) -> bool {
-        let age = |told| self.now.saturating_sub(told);
-        self.tables.is_none_or(|told| age(told) >= TABLES_EVERY)
+        let age = |last| self.now.saturating_sub(last);
+        self.tables.is_none_or(|last| age(last) >= TABLES_EVERY)
     }
 
     /// Returns whether the tables are due before this unit, which takes `arrives_in`, so that they
@@ -106,9 +106,9 @@ impl MultiplexClock {
         } else {
             (self.all.gap, TABLES_LATE)
         };
-        self.tables.is_none_or(|told| {
+        self.tables.is_none_or(|last| {
             let next = self.now.saturating_add(gap.max(arrives_in).min(every));
-            next.saturating_sub(told) > every
+            next.saturating_sub(last) > every
         })
     }
 
@@ -137,7 +137,7 @@ impl MultiplexClock {
 
     fn is_older_than(&self, age: i64) -> bool {
         self.referred
-            .is_none_or(|told| self.now.saturating_sub(told) >= age)
+            .is_none_or(|last| self.now.saturating_sub(last) >= age)
     }
 }
 

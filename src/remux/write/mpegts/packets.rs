@@ -91,10 +91,10 @@ impl Sending<'_> {
             let left = head.len() + body.len();
             let is_end = left <= PAYLOAD_BYTES && !is_first;
             let is_due = clock.wants_reference() || is_first && self.is_join;
-            let is_told = self.has_reference && (is_due || is_end && repeats_reference);
+            let has_clock = self.has_reference && (is_due || is_end && repeats_reference);
             repeats_reference &= !is_end;
-            let flags = u8::from(is_first && self.is_join) << 6 | u8::from(is_told) << 4;
-            let field = adaptation(flags, is_told.then(|| clock.reference()), left);
+            let flags = u8::from(is_first && self.is_join) << 6 | u8::from(has_clock) << 4;
+            let field = adaptation(flags, has_clock.then(|| clock.reference()), left);
             let control = if field.bytes == 0 { 0x10 } else { 0x30 };
             let control = control | self.counter.next();
             out.extend_from_slice(&packet_head(self.pid, is_first, control));

@@ -87,7 +87,7 @@ impl Settings {
 
     /// Returns whether there is a place for another connection, given their number. Half of the
     /// places beyond the limit are for the API's hosts and for unknown clients.
-    pub fn has_place(&self, connections: usize, host: Option<IpAddr>) -> bool {
+    pub fn has_room_for_connection(&self, connections: usize, host: Option<IpAddr>) -> bool {
         let beyond_max = match host {
             Some(host) if !self.is_operators(host) => CONNECTIONS_BEYOND_MAX / 2,
             Some(_) | None => CONNECTIONS_BEYOND_MAX,

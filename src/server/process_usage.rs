@@ -9,32 +9,32 @@ use crate::relay::Process;
 use crate::time::Instant;
 
 /// Figures are at most this old.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// Reads the figures.
-pub(super) struct Own {
+pub(super) struct ProcessUsage {
     /// `None`: this system has no such file.
     memory: Option<File>,
     page_bytes: u64,
-    look_at: Instant,
+    next_sample: Instant,
 }
 
-impl Own {
+impl ProcessUsage {
     /// Returns a reader that has read nothing yet.
-    pub fn new() -> Own {
-        Own {
+    pub fn new() -> ProcessUsage {
+        ProcessUsage {
             memory: File::open("/proc/self/statm").ok(),
             page_bytes: sys::process::page_bytes(),
-            look_at: Instant::START,
+            next_sample: Instant::START,
         }
     }
 
     /// Returns the figures, if the last ones are old.
-    pub fn look(&mut self, now: Instant) -> Option<Process> {
-        if now < self.look_at {
+    pub fn sample(&mut self, now: Instant) -> Option<Process> {
+        if now < self.next_sample {
             return None;
         }
-        self.look_at = now + LOOK_EVERY;
+        self.next_sample = now + SAMPLE_EVERY;
         let pages = self.pages();
         let bytes = |index: usize| Some(pages?[index] * self.page_bytes);
         Some(Process {

@@ -11,7 +11,7 @@ use crate::stream::StreamBuffer;
 
 /// The chunk that was built last.
 #[derive(Default)]
-pub(super) struct Frame {
+pub(super) struct SharedChunk {
     /// Stream, offset and length of its content.
     content: Option<(StreamId, u64, usize)>,
     bytes: Vec<u8>,
@@ -22,9 +22,9 @@ const VIEWERS_MIN: usize = 8;
 /// Larger chunks go to viewers that catch up, and each of these is at an offset of its own.
 const CONTENT_BYTES_MAX: usize = 64 * 1024;
 
-impl Frame {
+impl SharedChunk {
     /// Builds a chunk that has just been opened for a viewer at `cursor`, if that is worth it.
-    pub fn lay(
+    pub fn build(
         &mut self,
         stream: StreamId,
         buffer: &StreamBuffer<ConnectionId>,
@@ -46,7 +46,7 @@ impl Frame {
 
     /// Returns the whole chunk for a viewer at `cursor`, if this is it and none of it has been
     /// written.
-    pub fn whole(&self, stream: StreamId, cursor: u64, chunk: &ChunkWriter) -> Option<&[u8]> {
+    pub fn get(&self, stream: StreamId, cursor: u64, chunk: &ChunkWriter) -> Option<&[u8]> {
         let content = Some((stream, cursor, chunk.content_left()));
         (chunk.is_untouched() && self.content == content).then_some(self.bytes.as_slice())
     }
@@ -95,10 +95,10 @@ mod tests {
             (30, 200_000, false),
         ] {
             let (buffer, chunk) = (buffer(viewers, bytes), chunk(bytes));
-            let mut frame = Frame::default();
-            assert!(frame.whole(stream, 0, &chunk).is_none());
-            frame.lay(stream, &buffer, 0, &chunk);
-            let whole = frame.whole(stream, 0, &chunk);
+            let mut shared = SharedChunk::default();
+            assert!(shared.get(stream, 0, &chunk).is_none());
+            shared.build(stream, &buffer, 0, &chunk);
+            let whole = shared.get(stream, 0, &chunk);
             assert_eq!(whole.is_some(), is_laid, "{viewers} of {bytes}");
             if let Some(whole) = whole {
                 let line = format!("{bytes:x}\r\n");
@@ -115,25 +115,25 @@ mod tests {
     fn a_built_chunk_is_lent_only_for_the_same_bytes() {
         let (one, other) = (StreamId::from_u64(1), StreamId::from_u64(2));
         let buffer = buffer(8, 5_000);
-        let mut frame = Frame::default();
-        frame.lay(one, &buffer, 100, &chunk(1_000));
+        let mut shared = SharedChunk::default();
+        shared.build(one, &buffer, 100, &chunk(1_000));
         for (stream, cursor, bytes, is_it) in [
             (one, 100, 1_000, true),
             (other, 100, 1_000, false),
             (one, 101, 1_000, false),
             (one, 100, 999, false),
         ] {
-            let lent = frame.whole(stream, cursor, &chunk(bytes));
+            let lent = shared.get(stream, cursor, &chunk(bytes));
             assert_eq!(lent.is_some(), is_it, "{cursor} {bytes}");
         }
         // A viewer that has got the first byte of the size line continues after that.
         let mut begun = chunk(1_000);
         begun.sent(1);
-        assert!(frame.whole(one, 100, &begun).is_none());
+        assert!(shared.get(one, 100, &begun).is_none());
         // The next chunk replaces the one before.
-        frame.lay(one, &buffer, 1_100, &chunk(500));
-        assert!(frame.whole(one, 100, &chunk(1_000)).is_none());
-        let lent = frame.whole(one, 1_100, &chunk(500)).expect("the new one");
+        shared.build(one, &buffer, 1_100, &chunk(500));
+        assert!(shared.get(one, 100, &chunk(1_000)).is_none());
+        let lent = shared.get(one, 1_100, &chunk(500)).expect("the new one");
         assert_eq!(lent.len(), "1f4\r\n".len() + 500 + 2);
         assert_eq!(lent[5], (1_100 % 251) as u8);
     }

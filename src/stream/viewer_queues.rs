@@ -8,7 +8,7 @@
 
 /// The queues of waiting and of ready viewers.
 #[derive(Default)]
-pub(super) struct Lines {
+pub(super) struct ViewerQueues {
     waiting: Vec<u64>,
     ready: Vec<u64>,
     ready_count: usize,
@@ -18,23 +18,23 @@ pub(super) struct Lines {
 
 const BITS: usize = u64::BITS as usize;
 
-impl Lines {
-    /// Queues the viewer at `place` as waiting.
-    pub fn wait(&mut self, place: usize) {
-        self.leave(place);
-        self.waiting[place / BITS] |= 1 << (place % BITS);
+impl ViewerQueues {
+    /// Queues the viewer at `index` as waiting.
+    pub fn wait(&mut self, index: usize) {
+        self.leave(index);
+        self.waiting[index / BITS] |= 1 << (index % BITS);
     }
 
-    /// Queues the viewer at `place` as ready.
-    pub fn be_ready(&mut self, place: usize) {
-        self.leave(place);
-        self.ready[place / BITS] |= 1 << (place % BITS);
+    /// Queues the viewer at `index` as ready.
+    pub fn be_ready(&mut self, index: usize) {
+        self.leave(index);
+        self.ready[index / BITS] |= 1 << (index % BITS);
         self.ready_count += 1;
     }
 
-    /// Removes the viewer at `place` from both queues.
-    pub fn leave(&mut self, place: usize) {
-        let (word, bit) = (place / BITS, 1 << (place % BITS));
+    /// Removes the viewer at `index` from both queues.
+    pub fn leave(&mut self, index: usize) {
+        let (word, bit) = (index / BITS, 1 << (index % BITS));
         if word >= self.waiting.len() {
             self.waiting.resize(word + 1, 0);
             self.ready.resize(word + 1, 0);
@@ -59,31 +59,31 @@ impl Lines {
         self.ready_count > 0
     }
 
-    /// Removes the next ready viewer from its queue, and returns its place.
+    /// Removes the next ready viewer from its queue, and returns its index.
     pub fn next(&mut self) -> Option<usize> {
         if self.ready_count == 0 {
             self.round = 0;
             return None;
         }
         let next = self.first_from(self.round).or_else(|| self.first_from(0));
-        if let Some(place) = next {
-            self.leave(place);
-            self.round = place + 1;
+        if let Some(index) = next {
+            self.leave(index);
+            self.round = index + 1;
         }
         next
     }
 
-    /// Returns the places of all ready viewers. Only rare paths and tests call it.
+    /// Returns the indexes of all ready viewers. Only rare paths and tests call it.
     pub fn ready(&self) -> impl Iterator<Item = usize> {
-        Lines::places(&self.ready)
+        ViewerQueues::indexes(&self.ready)
     }
 
-    /// Returns the places of all waiting viewers, for checks.
+    /// Returns the indexes of all waiting viewers, for checks.
     pub fn waiting(&self) -> impl Iterator<Item = usize> {
-        Lines::places(&self.waiting)
+        ViewerQueues::indexes(&self.waiting)
     }
 
-    fn places(words: &[u64]) -> impl Iterator<Item = usize> {
+    fn indexes(words: &[u64]) -> impl Iterator<Item = usize> {
         let words = words.iter().enumerate();
         words.flat_map(|(word, bits)| {
             (0..BITS)
@@ -92,10 +92,10 @@ impl Lines {
         })
     }
 
-    fn first_from(&self, place: usize) -> Option<usize> {
-        let first = place / BITS;
-        // The first word counts from the bit of `place` on.
-        let mut mask = u64::MAX << (place % BITS);
+    fn first_from(&self, index: usize) -> Option<usize> {
+        let first = index / BITS;
+        // The first word counts from the bit of `index` on.
+        let mut mask = u64::MAX << (index % BITS);
         for (word, bits) in self.ready.iter().enumerate().skip(first) {
             let bits = bits & mask;
             if bits != 0 {
@@ -113,30 +113,30 @@ mod tests {
 
     #[test]
     fn viewers_are_served_in_rounds_and_leave_from_anywhere() {
-        let mut lines = Lines::default();
+        let mut queues = ViewerQueues::default();
         for place in [0, 3, 63, 64, 200] {
-            lines.wait(place);
+            queues.wait(place);
         }
-        assert_eq!(lines.next(), None);
-        lines.leave(63);
-        lines.wake_all();
-        assert_eq!(lines.ready().collect::<Vec<_>>(), [0, 3, 64, 200]);
-        assert_eq!(lines.next(), Some(0));
-        assert_eq!(lines.next(), Some(3));
+        assert_eq!(queues.next(), None);
+        queues.leave(63);
+        queues.wake_all();
+        assert_eq!(queues.ready().collect::<Vec<_>>(), [0, 3, 64, 200]);
+        assert_eq!(queues.next(), Some(0));
+        assert_eq!(queues.next(), Some(3));
         // More bytes come in the middle of the round: served viewers come again after
         // the others.
-        lines.wait(0);
-        lines.wait(3);
-        lines.wake_all();
-        lines.leave(200);
+        queues.wait(0);
+        queues.wait(3);
+        queues.wake_all();
+        queues.leave(200);
         assert_eq!(
-            [lines.next(), lines.next(), lines.next(), lines.next()],
+            [queues.next(), queues.next(), queues.next(), queues.next()],
             [Some(64), Some(0), Some(3), None]
         );
-        lines.be_ready(7);
-        lines.be_ready(7);
-        assert!(lines.has_ready());
-        assert_eq!([lines.next(), lines.next()], [Some(7), None]);
-        assert!(!lines.has_ready());
+        queues.be_ready(7);
+        queues.be_ready(7);
+        assert!(queues.has_ready());
+        assert_eq!([queues.next(), queues.next()], [Some(7), None]);
+        assert!(!queues.has_ready());
     }
 }

@@ -15,14 +15,14 @@ fn the_bound_is_the_sum_of_the_parts() {
         };
         let beside = [
             buffer_bytes,
-            Points::held_bytes_max(buffer_bytes),
-            Versions::HELD_BYTES_MAX,
+            Points::memory_bytes_max(buffer_bytes),
+            Versions::MEMORY_BYTES_MAX,
             size_of::<Cutter>(),
-            Cutter::HELD_BYTES_MAX,
-            format::HELD_BYTES_MAX,
+            Cutter::MEMORY_BYTES_MAX,
+            format::MEMORY_BYTES_MAX,
         ];
         assert_eq!(
-            limits.held_beside_buffer_max(),
+            limits.memory_beside_buffer_max(),
             beside.iter().sum::<usize>()
         );
     }
