@@ -948,7 +948,7 @@ fn titles_stand_every_16_000_bytes_whatever_happens() {
         });
         server.await_viewers("s", 2);
         let mut bodies = [Vec::new(), Vec::new()];
-        // Sends media before a title and after it, and reads what has come to the listeners.
+        // Sends media before a title and after it, and reads what the listeners got.
         let mut send = |server: &Server, source: &mut Source, title: &str| {
             for _ in 0..2 {
                 let received = |server: &Server| server.stream("s")?["bytes_received"].as_u64();

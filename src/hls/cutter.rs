@@ -31,8 +31,8 @@ use super::{LEAD_BYTES_MAX, LISTED_MAX, LISTED_MIN, lead, list};
 use crate::format::{Finding, Format, Header, Start};
 use crate::time::{Instant, MediaTime};
 
-/// Maximal number of segments that are kept. Players still fetch a segment after it left the list,
-/// for as long as the list lasts.
+/// Maximal number of segments that are kept. Players still fetch a segment after it left the list:
+/// at most the duration of the list later.
 const KEPT_MAX: usize = 2 * LISTED_MAX + 2;
 /// Number of the newest segments that keep their parts. Players fetch parts for a shorter time.
 const PARTS_KEPT: usize = 12;

@@ -71,8 +71,8 @@ impl Packets {
         timeline.set_up(index, &setup, shape)
     }
 
-    /// Emits the units of a packet: several for MP3 and AC-3, else one. The packet's times and
-    /// bytes are those of the container. `scratch` is for bytes that cannot be lent as they came.
+    /// Emits the units of a packet: several for MP3 and AC-3, else one. The packet has the
+    /// container's times and bytes. `scratch` is for bytes that cannot be lent as they came.
     pub fn emit(
         &mut self,
         timeline: &mut TrackTimeline,

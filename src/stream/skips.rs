@@ -4,8 +4,7 @@
 //! A viewer also falls out, without a skip, when the version of the header that it is to get was
 //! replaced too long ago ([`StreamBuffer::replace_header`]).
 //!
-//! This file also makes the bytes that a viewer gets before those of the buffer: header and
-//! prelude.
+//! This file also makes the bytes that a viewer gets before the buffer's bytes: header and prelude.
 //!
 //! The index `overwrite_index` finds these viewers. A viewer is in the index if its socket is full,
 //! or if it had bytes left after its turn, or if it joins before the newest byte. The others enter

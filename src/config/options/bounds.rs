@@ -27,7 +27,8 @@ pub(super) const LIMITS: &[Row] = &[
     .help("most clients at a time of one address")
     .more(
         "Above it a new client from that address gets 429. If many come at once, most get no \
-             answer. A network of 64 bits (IPv6) has at most 16 times as many.",
+             answer. A network of 64 bits (IPv6) has at most 16 times as many. Link-local \
+             addresses and translated IPv4 (64:ff9b::/96) count one by one.",
     ),
     count("streams", 1..=MANY, |c| &mut c.core.limits.streams_max)
         .default("1000")

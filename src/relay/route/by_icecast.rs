@@ -2,7 +2,7 @@
 
 use super::{RequestContext, Route};
 use crate::clean_text::Title;
-use crate::http::{Framing, Method, Refusal};
+use crate::http::{Framing, Method, Refusal, Status};
 use crate::relay::admission::{EntryPoint, SessionState};
 use crate::relay::api::{About, Call};
 use crate::relay::icecast::{is_source, no_password, password, session, waits_for_continue};
@@ -31,6 +31,13 @@ impl RequestContext<'_> {
         let access_request = self.access_request(EntryPoint::Icecast);
         self.gate.enter(&access_request)?;
         let credential = session(self.head)?;
+        let named = self.parameter("sessionid")?;
+        if named.is_some_and(|named| named != credential.as_str().as_bytes()) {
+            return Err(Refusal::new(
+                Status::Forbidden,
+                "the password is not the sessionid that the query names",
+            ));
+        }
         let session = self.gate.opened_by(&credential).clone();
         let framing = match self.head.framing_of_media() {
             Framing::UntilClose if !waits_for_continue(self.head) => Framing::None,

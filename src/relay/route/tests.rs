@@ -197,6 +197,8 @@ fn icecasts_sources_are_taken_where_they_are_admitted() {
         (&[ICECAST][..], "SOURCE /mount", of_a, 200),
         (&[ICECAST], "SOURCE /stream/a", of_a, 200),
         (&[ICECAST], "SOURCE /stream/b", of_a, 403),
+        (&[ICECAST], "SOURCE /stream?sessionid=b", of_a, 403),
+        (&[ICECAST], "SOURCE /stream?sessionid=a", of_a, 200),
         (&[ICECAST], "SOURCE /stream/b", of_b, 200),
         (&[ICECAST], "SOURCE /mount", "", 401),
         (&[ICECAST], "PUT /mount", &waits, 100),

@@ -434,7 +434,7 @@ fn a_stream_is_held_for_its_viewers_and_for_its_time() {
     stage.assert_nothing_left();
 }
 
-/// The viewers that wait are those of all containers.
+/// The event counts the viewers of all containers.
 #[cfg(feature = "remux")]
 #[test]
 fn viewers_of_remuxed_streams_are_counted_when_their_stream_is_held() {

@@ -136,7 +136,7 @@ fn large_output_of_few_bytes_counts_as_cost() {
     stage.lose(source);
 }
 
-/// Counters do not fall when a remuxed stream ends: those of its original continue them.
+/// Counters do not fall when a remuxed stream ends: its original has them, too.
 #[test]
 fn what_an_ended_remuxed_stream_sent_still_counts() {
     let mut stage = Stage::new(&[]);
