@@ -21,7 +21,7 @@ pub use aligner::{Aligner, Shape};
 #[cfg(any(feature = "hold", feature = "remux"))]
 pub(crate) use packet::packet_head;
 pub use packet::{PACKET_BYTES, Packet, SYNC_BYTE};
-#[cfg(feature = "remux")]
+#[cfg(any(feature = "remux", test))]
 pub(crate) use psi::checksum;
 pub(super) use tables::Tables;
 
