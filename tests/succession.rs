@@ -221,7 +221,7 @@ fn datagrams_go_on_in_sequence() {
             let failing = [&options[..], &["--join=239.9.9.9%none"]].concat();
             let output = support::server::command(&failing).output();
             assert!(!output.expect("it runs").status.success());
-            server.await_line(&["event=not-handed-over"]);
+            server.await_line(&["event=not-handed-over", "the successor has left"]);
         } else {
             server = succeed(server, &options);
         }

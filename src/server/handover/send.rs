@@ -73,6 +73,8 @@ const STUCK_LEFT_MAX: u64 = 64 * 1024 * 1024;
 const STUCK_TIME_MAX: Duration = Duration::from_secs(10);
 /// Longest time in which nobody is served. A hand-over that would take longer fails.
 const STILL_TIME: Duration = Duration::from_secs(1);
+/// Why a hand-over fails when the other end of the socket is closed.
+const HAS_LEFT: &str = "the successor has left";
 /// After a failed hand-over, the next one may stop the server after this many times the failed
 /// one's standstill. So successors that never take over cost a small share of the time.
 const PAUSE_FACTOR: u32 = 10;
@@ -349,8 +351,12 @@ impl Server {
     }
 
     fn report_failure(&mut self, error: &io::Error) {
+        let why = match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => HAS_LEFT.to_owned(),
+            _ => error.to_string(),
+        };
         self.console.write_line(&format!(
-            "level=warn event=not-handed-over detail=\"{error}; this server continues\""
+            "level=warn event=not-handed-over detail=\"{why}; this server continues\""
         ));
     }
 
@@ -540,7 +546,7 @@ fn receive_word(mut socket: &UnixStream, until: std::time::Instant) -> io::Resul
     };
     match heard {
         Ok(1) if word == [TAKEN] => Ok(()),
-        Ok(_) => Err(io::Error::other("the successor has left")),
+        Ok(_) => Err(io::Error::other(HAS_LEFT)),
         Err(error) => Err(error),
     }
 }
