@@ -278,8 +278,8 @@ pub mod bytes {
     }
 }
 
-/// Returns whether a value is the default of its type. Fields with such values are left out where each
-/// client has them, since clients wait while they are written and read.
+/// Returns whether a value is the default of its type. A hand-over leaves out such fields of clients,
+/// since all clients wait while it writes and reads them.
 pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

@@ -59,7 +59,7 @@ entries! {
     ebml_unsigned: |bytes| format::ebml::unsigned(bytes);
     ebml_elements: |bytes| format::ebml::elements(bytes).for_each(seen);
     mp4_box_head: |bytes| format::mp4::box_head(bytes).is_ok();
-    mp4_number_behind_times: |bytes| format::mp4::number_after_times(bytes);
+    mp4_number_after_times: |bytes| format::mp4::number_after_times(bytes);
     mp4_descriptor: |bytes| format::mp4::descriptor(bytes, 5);
     sound_frame: |bytes| format::frames::Frame::read(bytes, 0).is_ok();
     ts_payload: |bytes| TsPacket::within(bytes, 0).map(|packet| packet.payload().len());

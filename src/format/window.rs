@@ -139,7 +139,7 @@ impl Window {
                         self.skip = length;
                     } else {
                         self.pending_seen += seen_bytes;
-                        self.pass_held(length);
+                        self.pass_pending(length);
                     }
                 }
             }
@@ -191,7 +191,7 @@ impl Window {
         self.pending.bytes.extend_from_slice(bytes);
     }
 
-    fn pass_held(&mut self, length: u64) {
+    fn pass_pending(&mut self, length: u64) {
         let pending = self.pending.len() - self.passed;
         let passed = length.min(pending as u64) as usize;
         self.skip = length - passed as u64;

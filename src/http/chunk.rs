@@ -122,9 +122,21 @@ mod tests {
         serde_json::from_str(&text).expect("a writer")
     }
 
+    /// A writer continues in another process.
+    #[cfg(feature = "handover")]
+    #[test]
+    fn a_handed_over_chunk_is_written_on() {
+        check_pieces(handed_over);
+    }
+
     /// Chunks are the same, whether they are sent in few or many pieces.
     #[test]
     fn a_chunk_is_written_in_whichever_pieces() {
+        check_pieces(ChunkWriter::clone);
+    }
+
+    /// Checks chunks in pieces of some sizes. Before each piece, `next` replaces the writer.
+    fn check_pieces(next: impl Fn(&ChunkWriter) -> ChunkWriter) {
         for (content, size) in [
             (1_usize, "1"),
             (15, "f"),
@@ -139,10 +151,7 @@ mod tests {
                 writer.begin(NonZeroU32::new(content as u32).expect("some content"));
                 let mut sent = String::new();
                 while sent.len() < expected.len() {
-                    #[cfg(feature = "handover")]
-                    {
-                        writer = handed_over(&writer);
-                    }
+                    writer = next(&writer);
                     assert!(!writer.is_between_chunks());
                     assert_eq!(writer.is_untouched(), sent.is_empty());
                     let line = String::from_utf8_lossy(writer.line()).into_owned();

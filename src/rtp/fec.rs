@@ -120,8 +120,9 @@ impl Fec {
         }
         self.index += 1;
         if column + 1 == width {
-            let shape = (Side::Rows, 1, self.width);
-            hand_on(Side::Rows, &self.row.packet(shape, self.row_number, header));
+            let row = &self.row;
+            let packet = row.packet(Side::Rows, 1, self.width, self.row_number, header);
+            hand_on(Side::Rows, &packet);
             self.row_number = self.row_number.wrapping_add(1);
         }
         if self.index == width * height {
@@ -144,9 +145,9 @@ impl Fec {
     fn finish_matrix(&mut self, header: &[u8; HEADER_BYTES]) {
         self.index = 0;
         self.waiting.clear();
-        let shape = (Side::Columns, self.width, self.height);
+        let (width, height) = (self.width, self.height);
         for column in &self.columns {
-            let packet = column.packet(shape, self.column_number, header);
+            let packet = column.packet(Side::Columns, width, height, self.column_number, header);
             self.column_number = self.column_number.wrapping_add(1);
             self.waiting.push_back(packet);
         }
@@ -181,7 +182,9 @@ impl Sum {
     /// between two packets of the sum. `count`: their number.
     fn packet(
         &self,
-        (side, offset, count): (Side, u8, u8),
+        side: Side,
+        offset: u8,
+        count: u8,
         number: u16,
         header: &[u8; HEADER_BYTES],
     ) -> Vec<u8> {

@@ -61,7 +61,7 @@ impl<C: Copy> StreamBuffer<C> {
         (bytes, now.since(arrived.unwrap_or(now)))
     }
 
-    /// Returns the viewers from the index `index` on, in the order of their indices.
+    /// Returns the viewers whose index is at least `index`, in the order of their indexes.
     pub fn figures_from(
         &self,
         index: usize,

@@ -173,7 +173,7 @@ fn passed_bytes_are_dropped_when_they_are_many_and_the_others_few() {
             pending: vec![1; pending].into(),
             ..Window::default()
         };
-        window.pass_held(passed as u64);
+        window.pass_pending(passed as u64);
         let counts = (
             window.pending.len() - window.passed,
             window.passed,
@@ -182,7 +182,7 @@ fn passed_bytes_are_dropped_when_they_are_many_and_the_others_few() {
         assert_eq!(counts, (left, kept, 0), "{passed} of {pending}");
         assert!(window.pending.capacity() >= pending, "the room stays");
         // And more than there is.
-        window.pass_held(left as u64 + 7);
+        window.pass_pending(left as u64 + 7);
         assert_eq!(
             (window.pending.len(), window.passed, window.skip),
             (0, 0, 7)
@@ -193,9 +193,9 @@ fn passed_bytes_are_dropped_when_they_are_many_and_the_others_few() {
         pending: vec![1; KEPT + 1].into(),
         ..Window::default()
     };
-    window.pass_held(1);
+    window.pass_pending(1);
     assert!(window.pending.capacity() > KEPT, "there is something left");
-    window.pass_held(KEPT as u64);
+    window.pass_pending(KEPT as u64);
     assert_eq!((window.pending.capacity(), window.passed), (0, 0));
 }
 

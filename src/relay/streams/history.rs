@@ -69,8 +69,7 @@ impl History {
 impl Streams {
     /// Takes a sample of a stream that is not remuxed. Viewers of its remuxed streams count.
     pub(super) fn take_sample(&mut self, id: StreamId, ctx: &Context) {
-        let all = self.in_all_containers(id);
-        let viewers = all.map(|stream| stream.buffer.viewer_count()).sum();
+        let viewers = self.viewers_in_all_containers(id);
         let now = (ctx.now(), ctx.date().unix_seconds);
         if let Some(stream) = self.streams.get_mut(id) {
             let bytes = stream.buffer.figures().bytes_received;

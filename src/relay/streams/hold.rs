@@ -50,9 +50,7 @@ impl Streams {
         self.pass_all_spliced(id, ctx);
         let until = ctx.now() + ctx.settings().limits.hold_time;
         let is_watched = self.is_watched_in_any_container(id);
-        let in_all_containers = self.in_all_containers(id);
-        let viewers = in_all_containers.map(|stream| stream.buffer.viewer_count());
-        let viewers = viewers.sum();
+        let viewers = self.viewers_in_all_containers(id);
         let Some(stream) = self.streams.get_mut(id) else {
             return false;
         };

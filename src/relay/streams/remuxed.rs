@@ -30,7 +30,7 @@ use crate::relay::counts::Count;
 use crate::relay::event::Event;
 use crate::relay::{ConnectionId, Level, StreamId};
 use crate::remux::{MediaError, Remuxer, Target};
-use crate::stream::{Detected, End, StreamBuffer};
+use crate::stream::{Detected, End, Figures, StreamBuffer};
 
 /// Bytes of the shared output buffer that stay allocated: a fragment of MP4 of 16 Mbit/s. Larger
 /// ones take new pages from the kernel each time.
@@ -499,9 +499,11 @@ impl Streams {
                 its.stream = its.stream.filter(|stream| *stream != id);
             }
             if let Some(original) = self.streams.get_mut(original) {
-                let (mut figures, udp) = (stream.buffer.figures(), &stream.rtp_out.udp_out);
-                figures.bytes_sent = figures.bytes_sent.saturating_add(udp.bytes_sent());
-                original.ended_remuxed += figures;
+                // It received its original's bytes, which count already.
+                original.ended_remuxed += Figures {
+                    bytes_received: 0,
+                    ..stream.figures()
+                };
                 original.cuts.add(stream.cuts);
             }
             let (digest, name) = (stream.session.digest(), target.format().name());
@@ -544,6 +546,12 @@ impl Streams {
     /// Returns a stream's original, or itself.
     pub fn original_of(&self, id: StreamId) -> StreamId {
         self.remuxed_as(id).map_or(id, |remuxed| remuxed.original)
+    }
+
+    /// Returns the number of a stream's viewers, in all containers.
+    pub(super) fn viewers_in_all_containers(&self, id: StreamId) -> usize {
+        let all = self.in_all_containers(id);
+        all.map(|stream| stream.buffer.viewer_count()).sum()
     }
 
     /// Returns whether anybody watches a stream, in any container.

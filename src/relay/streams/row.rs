@@ -145,10 +145,8 @@ impl<'a> Row<'a> {
 
     /// Adds the figures of a stream that is remuxed from this one.
     fn add(&mut self, remuxed: &Stream) {
-        let figures = remuxed.buffer.figures();
-        for sent in [figures.bytes_sent, remuxed.rtp_out.udp_out.bytes_sent()] {
-            self.bytes_sent = self.bytes_sent.saturating_add(sent);
-        }
+        let figures = remuxed.figures();
+        self.bytes_sent = self.bytes_sent.saturating_add(figures.bytes_sent);
         self.viewers += remuxed.buffer.viewer_count();
         self.udp_clients += remuxed.rtp_out.udp_out.client_count();
         self.udp.extend(remuxed.row_clients());
@@ -260,6 +258,17 @@ impl Stream {
         };
     }
 
+    /// Returns its counters, with what it sent over UDP and what its ended remuxed streams counted.
+    pub(super) fn figures(&self) -> Figures {
+        let mut figures = self.buffer.figures();
+        figures += Figures {
+            bytes_sent: self.rtp_out.udp_out.bytes_sent(),
+            ..Figures::default()
+        };
+        figures += self.ended_remuxed;
+        figures
+    }
+
     fn row_clients(&self) -> impl Iterator<Item = RowClient> {
         let clients = self.rtp_out.udp_out.figures();
         clients.map(|(client, figures)| RowClient {
@@ -270,9 +279,11 @@ impl Stream {
 
     /// Returns its row of list-streams, without the streams that are remuxed from it.
     fn row(&self, ctx: &Context) -> Row<'_> {
-        let mut figures = self.buffer.figures();
-        let bytes_received = figures.bytes_received;
-        figures += self.ended_remuxed;
+        let Figures {
+            bytes_received,
+            bytes_sent,
+            skips,
+        } = self.figures();
         Row {
             id: self.id(ctx.run),
             sessionid: &self.session,
@@ -297,14 +308,12 @@ impl Stream {
             station: &self.programme.source.station,
             bitrate: self.buffer.bit_rate(ctx.now()),
             bytes_received,
-            bytes_sent: figures
-                .bytes_sent
-                .saturating_add(self.rtp_out.udp_out.bytes_sent()),
+            bytes_sent,
             viewers: self.buffer.viewer_count(),
             viewers_peak: self.viewers_peak,
             udp_clients: self.rtp_out.udp_out.client_count(),
             udp: self.row_clients().collect(),
-            skips: figures.skips,
+            skips,
             cuts: self.cuts,
             remuxed: Vec::new(),
             rtp: self.rtp_fault(ctx),

@@ -92,7 +92,7 @@ pub struct Stream {
     pub(super) armed: Armed,
     /// Its remuxed streams, by container.
     pub(super) remux_targets: Vec<RemuxTarget>,
-    /// What its ended remuxed streams sent and skipped.
+    /// Counters of its ended remuxed streams, without the bytes that they received.
     pub(super) ended_remuxed: Figures,
     /// The time of the next attempt to remux it for UDP clients: there was no memory for it.
     pub(super) cast_again_at: Option<Instant>,

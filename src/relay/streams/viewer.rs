@@ -238,8 +238,7 @@ impl Streams {
         let (is_chunked, reply) = framing(reply, ctx);
         let viewer = stream.buffer.join(id, ctx.now());
         let original = self.original_of(stream_id);
-        let all = self.in_all_containers(original);
-        let viewers = all.map(|stream| stream.buffer.viewer_count()).sum();
+        let viewers = self.viewers_in_all_containers(original);
         if let Some(stream) = self.streams.get_mut(original) {
             stream.viewers_peak = stream.viewers_peak.max(viewers);
         }

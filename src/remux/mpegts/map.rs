@@ -10,7 +10,7 @@ pub(super) struct MapEntry<'a> {
     pub pid: u16,
     /// Codec. `None` if it cannot be carried.
     pub codec: Option<Codec>,
-    /// Type by which a stream is named that is left out.
+    /// The stream type. It names a stream that is left out.
     pub stream_type: u8,
     descriptors: &'a [u8],
 }
