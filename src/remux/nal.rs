@@ -1,6 +1,8 @@
 //! NAL units of H.264 and H.265, and the parameter sets among them (ISO/IEC 14496-15: `avcC` and
 //! `hvcC`).
 
+use std::io::BufRead;
+
 use super::bits::Bits;
 use super::medium::{Codec, MediaError, Result, Shape};
 use super::sequence::{self, HIGH_PROFILES, Sequence};
@@ -406,12 +408,14 @@ fn next<'a>(length_bytes: usize, rest: &mut &'a [u8]) -> Result<&'a [u8]> {
 pub(super) fn start(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     loop {
-        match *bytes.get(at..at + START_BYTES)? {
+        at += match *bytes.get(at..at + START_BYTES)? {
             [0, 0, 1] => return Some(at),
-            [_, _, 2..=255] => at += 3,
-            [_, 1..=255, _] => at += 2,
-            _ => at += 1,
-        }
+            [0, 0, 0] => 1,
+            [0, 0, _] => 3,
+            [0, _, _] => 2,
+            // Coded pictures have few zeros. This search looks at several bytes at once.
+            _ => (&mut &bytes[at..]).skip_until(0).ok()? - 1,
+        };
     }
 }
 
@@ -454,6 +458,20 @@ pub(super) fn take<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each string of six bytes of which some are 0 or 1: the first three in a row that are a start
+    /// code.
+    #[test]
+    fn a_start_code_is_found_wherever_it_begins() {
+        for number in 0..4_u32.pow(6) {
+            let bytes: Vec<u8> = (0..6).map(|at| (number >> (2 * at) & 3) as u8).collect();
+            for from in 0..8 {
+                let after = bytes.get(from..).unwrap_or_default();
+                let found = after.windows(3).position(|three| three == [0, 0, 1]);
+                assert_eq!(start(&bytes, from), found.map(|at| from + at), "{bytes:?}");
+            }
+        }
+    }
 
     fn unit(nals: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
         let mut unit = Vec::new();
