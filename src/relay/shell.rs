@@ -65,7 +65,7 @@ pub struct Input {
     /// It is in one of the lists of clients to read.
     is_queued: bool,
     /// Cost of a byte of the last reads.
-    cost_of_byte: usize,
+    cost_of_byte: u32,
 }
 
 impl Input {
@@ -84,14 +84,15 @@ impl Input {
             return;
         }
         let fallen = self.cost_of_byte - self.cost_of_byte.div_ceil(4);
-        self.cost_of_byte = (cost / bytes).max(fallen);
+        let cost = u32::try_from(cost / bytes).unwrap_or(u32::MAX);
+        self.cost_of_byte = cost.max(fallen);
     }
 
     /// Returns how many bytes cost at most this, if the last ones cost more than a copy.
     fn bytes_that_cost(&self, cost_max: usize) -> usize {
         match self.cost_of_byte {
             0 | 1 => usize::MAX,
-            cost => (cost_max / cost).max(COSTLY_BYTES_MIN),
+            cost => (cost_max / cost as usize).max(COSTLY_BYTES_MIN),
         }
     }
 }

@@ -65,7 +65,7 @@ impl Clients {
             && let Some(admission) = admission
         {
             self.admissions.enter(&admission, id);
-            connection.admission = Some(admission);
+            connection.admission = Some(Box::new(admission));
         }
         self.rearm(id, ctx);
     }

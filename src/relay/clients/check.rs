@@ -86,7 +86,7 @@ impl Clients {
         );
         let passes = self.connections.iter();
         self.admissions
-            .check(passes.filter_map(|(id, each)| Some((id, each.admission.as_ref()?))));
+            .check(passes.filter_map(|(id, each)| Some((id, each.admission.as_deref()?))));
         all()
             .filter(|connection| connection.armed.is_armed())
             .count()

@@ -61,7 +61,7 @@ pub struct Connection {
     pub(super) phase: Phase,
     /// Bytes that arrived and cannot be read yet: part of a head, or requests sent ahead.
     #[cfg_attr(feature = "handover", serde(skip))]
-    pub(super) input: Copied,
+    pub(super) input: Option<Box<Copied>>,
     /// A hand-over sends that the first bytes of a head have been read, and not how far.
     #[cfg(feature = "handover")]
     #[serde(default, skip_serializing_if = "is_default")]
@@ -106,7 +106,7 @@ pub struct Connection {
     pub(super) is_beyond_limit: Option<Beyond>,
     /// Record of its admission. `None`: it is not admitted, or tokens are off.
     #[cfg_attr(feature = "handover", serde(skip_serializing_if = "Option::is_none"))]
-    pub(super) admission: Option<Admission>,
+    pub(super) admission: Option<Box<Admission>>,
     /// The request of a source or of a call that is still going on.
     #[cfg_attr(
         feature = "handover",
@@ -172,7 +172,7 @@ impl Connection {
             is_named: true,
             is_counted: false,
             phase: Phase::default(),
-            input: Copied::default(),
+            input: None,
             #[cfg(feature = "handover")]
             is_within_head: false,
             input_ended: false,
@@ -211,6 +211,11 @@ impl Connection {
     /// Returns whether all output is written and no more will come.
     pub(super) fn output_is_over(&self) -> bool {
         matches!(self.phase, Phase::Lingering(_)) && self.output.is_empty()
+    }
+
+    /// Returns its unread input.
+    pub(super) fn input(&self) -> &[u8] {
+        self.input.as_ref().map_or(&[], |input| input.as_slice())
     }
 
     /// Returns the client of its requests.
@@ -269,16 +274,15 @@ impl Clients {
         let Some(connection) = connection.filter(|connection| connection.output.is_empty()) else {
             return;
         };
+        let has_read_all = connection.input().is_empty();
         match &mut connection.phase {
-            Phase::Head(_) if connection.input_ended && connection.input.is_empty() => {
-                self.close(id, ctx)
-            }
+            Phase::Head(_) if connection.input_ended && has_read_all => self.close(id, ctx),
             Phase::Head(_) if ctx.is_closing => self.linger(id, ctx),
             Phase::Head(reader) => {
                 if !reader.has_begun() {
                     connection.progress = now;
                 }
-                if connection.input.is_empty() {
+                if has_read_all {
                     // It was full, and its bytes were left in the socket.
                     ctx.act(Action::ReadOn(id));
                 } else {
@@ -313,8 +317,8 @@ impl Clients {
     /// Stops answering. The output is still written, and input is drained for a while.
     pub(super) fn linger(&mut self, id: ConnectionId, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id) {
-            ctx.freed(connection.input.capacity());
-            connection.input = Copied::default();
+            let input = connection.input.take();
+            ctx.freed(input.map_or(0, |input| input.capacity()));
             connection.publisher = None;
             connection.phase = Phase::Lingering(Lingering::new(false, ctx.now()));
         }
@@ -335,7 +339,8 @@ impl Clients {
             self.hosts.leave(connection.peer.ip());
         }
         self.readers.remove(&id);
-        ctx.freed(connection.input.capacity() + connection.output.unsent().len());
+        let input = connection.input.map_or(0, |input| input.capacity());
+        ctx.freed(input + connection.output.unsent().len());
         ctx.act(Action::Close(id));
         if let Some(entry) = &connection.access {
             ctx.act(Action::LogAccess(entry.line()));
@@ -563,7 +568,7 @@ mod tests {
                     .connections
                     .get_mut(id)
                     .expect("it is there");
-                connection.input = vec![b'x'; input].into();
+                connection.input = Some(Box::new(vec![b'x'; input].into()));
                 connection.output.push(&vec![b'x'; output]);
                 stage.relay.lost(id, stage.now);
                 while stage.relay.next_action().is_some() {}

@@ -167,6 +167,7 @@ impl Clients {
 mod tests {
     use std::time::Duration;
 
+    use super::super::tests::connection;
     use crate::relay::Action;
     use crate::relay::stage::Stage;
     use crate::stream::Outcome;
@@ -199,6 +200,22 @@ mod tests {
         stage.relay.served(id, Outcome::Blocked, stage.now);
         stage.wait_seconds(600);
         assert!(stage.closed.contains(&id), "it is there for ever");
+    }
+
+    /// A viewer has no deadline while its socket takes bytes and its token has no end.
+    #[test]
+    fn a_viewer_takes_no_room_among_the_deadlines() {
+        for (query, is_armed) in [("", false), ("&ends=99", true)] {
+            let mut stage = Stage::new(TIMES);
+            stage.client(&format!(
+                "POST /api/add-token?type=http&sessionid=s{query} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            ));
+            stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nmedia");
+            let viewer = stage.client("GET /stream/s HTTP/1.1\r\nHost: h\r\n\r\n");
+            assert!(stage.text(viewer).contains(" 200 "));
+            let armed = &connection(&stage, viewer).armed;
+            assert_eq!(armed.is_armed(), is_armed, "{query}");
+        }
     }
 
     const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";

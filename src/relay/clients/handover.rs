@@ -135,7 +135,9 @@ impl Clients {
                     matches!(&connection.phase, Phase::Head(reader) if reader.has_begun());
                 let reply = connection.phase.reply_mut();
                 let fields = reply.map_or(&[][..], |reply| reply.fields);
-                let state = (fields, &connection.input, &*connection);
+                let nothing = Copied::default();
+                let input = connection.input.as_deref().unwrap_or(&nothing);
+                let state = (fields, input, &*connection);
                 writer.put("connection", id.to_u64(), &state)
             };
             connection.is_some_and(send)
@@ -147,8 +149,8 @@ impl Clients {
     pub fn copied(&mut self, id: ConnectionId, part: CopiedPart) -> Option<&mut Copied> {
         let connection = self.connections.get_mut(id)?;
         match part {
-            CopiedPart::Input => Some(&mut connection.input),
-            CopiedPart::Output => Some(&mut connection.output.bytes),
+            CopiedPart::Input => connection.input.as_deref_mut(),
+            CopiedPart::Output => Some(&mut connection.output.0.as_mut()?.bytes),
             _ => None,
         }
     }
@@ -208,8 +210,9 @@ impl Clients {
         let Some(connection) = self.connections.get_mut(id) else {
             return Ok(());
         };
-        let output = &connection.output;
-        must(output.sent <= output.bytes.len(), || {
+        let output = connection.output.0.as_ref();
+        let is_possible = output.is_none_or(|output| output.sent <= output.bytes.len());
+        must(is_possible, || {
             format!("{id:?}: more has been sent than there is")
         })?;
         connection.progress = connection.progress.min(ctx.now());
@@ -224,7 +227,7 @@ impl Clients {
         if let Some(admission) = &connection.admission {
             self.admissions.enter(admission, id);
         }
-        let has_read_all = connection.input.is_empty();
+        let has_read_all = connection.input().is_empty();
         match &connection.phase {
             Phase::Waiting(waiting) => match waiting.outcome {
                 WaitOutcome::Open => self
@@ -320,8 +323,10 @@ impl ClientsState {
         let id = ConnectionId::from_u64(line.number);
         input.complete(copies.remove(&(line.number, CopiedPart::Input)))?;
         let output = copies.remove(&(line.number, CopiedPart::Output));
-        connection.output.bytes.complete(output)?;
-        connection.input = input;
+        if let Some(waiting) = &mut connection.output.0 {
+            waiting.bytes.complete(output)?;
+        }
+        connection.input = (!input.is_empty()).then(|| Box::new(input));
         if let Some(reply) = connection.phase.reply_mut() {
             reply.fields = ctx.settings().fields_like(&fields);
         }

@@ -6,10 +6,15 @@
 
 use crate::copied::Copied;
 
-/// Response bytes that wait for the socket.
+/// Response bytes that wait for the socket. `None`: nothing waits, as is so for most clients at most
+/// times. So it takes only a pointer then.
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) struct Output {
+pub(super) struct Output(pub(super) Option<Box<WaitingBytes>>);
+
+#[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub(super) struct WaitingBytes {
     pub(super) bytes: Copied,
     /// Number of sent bytes at the front. It is less than the number of waiting bytes.
     pub(super) sent: usize,
@@ -21,19 +26,23 @@ impl Output {
 
     /// Adds bytes at the end.
     pub fn push(&mut self, bytes: &[u8]) {
-        let needed = self.bytes.len() + bytes.len();
-        if needed > self.bytes.capacity() {
+        if bytes.is_empty() {
+            return;
+        }
+        let waiting = &mut self.0.get_or_insert_default().bytes.bytes;
+        let needed = waiting.len() + bytes.len();
+        if needed > waiting.capacity() {
             // The buffer doubles while it is small. Then it grows to the size that is needed.
             let room = needed.max((2 * needed).min(4 * Output::FULL_BYTES));
-            self.bytes.bytes.reserve_exact(room - self.bytes.len());
+            waiting.reserve_exact(room - waiting.len());
         }
-        self.bytes.bytes.extend_from_slice(bytes);
+        waiting.extend_from_slice(bytes);
     }
 
     /// Adds bytes at the end. Copies nothing if nothing waits.
     pub fn push_whole(&mut self, bytes: Vec<u8>) {
-        if self.bytes.is_empty() {
-            self.bytes = bytes.into();
+        if self.is_empty() {
+            self.0.get_or_insert_default().bytes = bytes.into();
         } else {
             self.push(&bytes);
         }
@@ -41,12 +50,13 @@ impl Output {
 
     /// Returns the bytes that wait.
     pub fn unsent(&self) -> &[u8] {
-        &self.bytes[self.sent..]
+        let waiting = self.0.as_ref();
+        waiting.map_or(&[], |waiting| &waiting.bytes[waiting.sent..])
     }
 
     /// Returns whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.unsent().is_empty()
     }
 
     /// Returns whether too many bytes wait for another request to be read.
@@ -57,17 +67,21 @@ impl Output {
     /// Removes the first of `bytes` written bytes, as far as they are of this output. Returns how many
     /// they are.
     pub fn advance(&mut self, bytes: usize) -> usize {
-        let taken = bytes.min(self.unsent().len());
-        self.sent += taken;
-        let rest = self.unsent().len();
+        let Some(waiting) = &mut self.0 else {
+            return 0;
+        };
+        let left = waiting.bytes.len() - waiting.sent;
+        let taken = bytes.min(left);
+        waiting.sent += taken;
+        let rest = left - taken;
         if rest == 0 {
             // The memory goes back: a viewer has no use for it for hours.
-            *self = Output::default();
-        } else if self.sent >= rest {
+            self.0 = None;
+        } else if waiting.sent >= rest {
             // Moves no more bytes than have been sent since the last time.
-            self.bytes.remove(self.sent);
-            self.bytes.bytes.shrink_to(2 * rest);
-            self.sent = 0;
+            waiting.bytes.remove(waiting.sent);
+            waiting.bytes.bytes.shrink_to(2 * rest);
+            waiting.sent = 0;
         }
         taken
     }
@@ -76,6 +90,11 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn capacity(output: &Output) -> usize {
+        let waiting = output.0.as_ref();
+        waiting.map_or(0, |waiting| waiting.bytes.capacity())
+    }
 
     /// Answers keep coming, and a reader takes them so slowly that it is never empty: it holds what
     /// waits, not what went.
@@ -93,13 +112,13 @@ mod tests {
             assert_eq!(output.unsent().len(), pushed - taken);
             let waiting_max = Output::FULL_BYTES + answer.len();
             assert!(
-                output.bytes.capacity() <= 4 * waiting_max,
+                capacity(&output) <= 4 * waiting_max,
                 "{} bytes",
-                output.bytes.capacity()
+                capacity(&output)
             );
         }
         assert_eq!(output.advance(usize::MAX), pushed - taken);
-        assert_eq!(output.bytes.capacity(), 0);
+        assert_eq!(capacity(&output), 0);
     }
 
     /// The buffer doubles while it is small. Then it grows to the size that is needed, and no
@@ -120,7 +139,7 @@ mod tests {
             for bytes in pushes {
                 output.push(&vec![7; *bytes]);
             }
-            assert_eq!(output.bytes.capacity(), held, "{pushes:?}");
+            assert_eq!(capacity(&output), held, "{pushes:?}");
             assert_eq!(output.unsent().len(), pushes.iter().sum::<usize>());
         }
     }
@@ -146,7 +165,7 @@ mod tests {
                 assert_eq!(output.unsent(), &numbers[taken..], "{pieces:?}");
             }
             assert_eq!(taken, pieces.iter().sum::<usize>().min(1_000));
-            assert_eq!(output.bytes.capacity(), held, "{pieces:?}");
+            assert_eq!(capacity(&output), held, "{pieces:?}");
             assert_eq!(output.is_empty(), held == 0);
         }
     }

@@ -111,7 +111,7 @@ impl Clients {
         let Some(connection) = self.connections.get_mut(id) else {
             return Some((id, None));
         };
-        self.reading.begin(connection.input.len());
+        self.reading.begin(connection.input().len());
         connection.is_pipelined = false;
         match &connection.phase {
             Phase::Waiting(waiting) if waiting.outcome != WaitOutcome::Open => {
@@ -151,7 +151,7 @@ impl Clients {
         let Some(connection) = connection.filter(|connection| !connection.is_pipelined) else {
             return 0;
         };
-        let waiting_bytes = connection.input.len();
+        let waiting_bytes = connection.input().len();
         match &connection.phase {
             Phase::Head(_) if connection.output.is_full() => 0,
             // Requests that were sent ahead may lie there still, after an output that was full.
@@ -178,17 +178,19 @@ impl Clients {
         bytes: &'a [u8],
         ctx: &Context,
     ) -> Input<'a> {
-        let (bytes, is_head) = match self.connections.get_mut(id) {
-            None => (Cow::default(), false),
-            Some(connection) if connection.input.is_empty() => (Cow::Borrowed(bytes), false),
-            Some(connection) => {
-                let mut input = std::mem::take(&mut connection.input.bytes);
-                extend_within(&mut input, bytes, head_bytes_max(ctx));
-                let is_head = matches!(connection.phase, Phase::Head(_));
-                (Cow::Owned(input), is_head)
-            }
+        let connection = self.connections.get_mut(id);
+        let connection = connection.filter(|connection| !connection.input().is_empty());
+        let Some(connection) = connection else {
+            let (bytes, is_head) = (Cow::Borrowed(bytes), false);
+            return Input { bytes, is_head };
         };
-        Input { bytes, is_head }
+        let waiting = connection.input.get_or_insert_default();
+        let mut input = std::mem::take(&mut waiting.bytes);
+        extend_within(&mut input, bytes, head_bytes_max(ctx));
+        Input {
+            bytes: Cow::Owned(input),
+            is_head: matches!(connection.phase, Phase::Head(_)),
+        }
     }
 
     /// Keeps the last `unread_bytes` of the input as unread.
@@ -214,12 +216,15 @@ impl Clients {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
+        if rest.is_empty() {
+            connection.input = None;
+            return;
+        }
+        let waiting = connection.input.get_or_insert_default();
         if read_bytes > 0 {
-            connection.input.forget();
+            waiting.forget();
         }
-        if !rest.is_empty() {
-            connection.input.bytes = rest;
-        }
+        waiting.bytes = rest;
     }
 
     /// Reads the next head, or piece of a body, from `input`, and removes it there.
@@ -641,7 +646,7 @@ mod tests {
         stage.settle();
         let waits = |stage: &Stage| {
             let connection = connection(stage, id);
-            (connection.output.unsent().len(), connection.input.len())
+            (connection.output.unsent().len(), connection.input().len())
         };
         let (output, input) = waits(&stage);
         let mut alone = Stage::new(&[]);
@@ -743,8 +748,11 @@ mod tests {
         let room = |stage: &Stage| {
             let connection = connection(stage, id);
             (
-                connection.input.len() / HEALTH.len(),
-                connection.input.capacity(),
+                connection.input().len() / HEALTH.len(),
+                connection
+                    .input
+                    .as_ref()
+                    .map_or(0, |input| input.capacity()),
             )
         };
         assert_eq!(room(&stage), (100, 100 * HEALTH.len()));

@@ -12,6 +12,7 @@ use crate::relay::ConnectionId;
 use crate::relay::context::Context;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::streams::{ViewerKey, ViewerResponse};
+use crate::relay::timers::Owner;
 use crate::relay::viewer_id::ListedId;
 use crate::stream::{End, Outcome};
 
@@ -200,6 +201,11 @@ impl Clients {
         ctx: &mut Context,
     ) {
         self.watch(id, response);
+        if let Some(connection) = self.connections.get_mut(id) {
+            // The deadline of its request would stay for long.
+            ctx.disarm(&mut connection.armed, Owner::Connection(id));
+        }
+        self.rearm(id, ctx);
         let what = ServerEvent::ViewerComes {
             id: ListedId::of_connection(ctx.run, id),
             key: self.admitted_by(id).map(SessionId::digest),
