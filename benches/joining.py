@@ -2,11 +2,11 @@
 """What looking for join points costs: the server's CPU time with each container, beside the same bytes as an unknown format; and what
 `--hold` adds to it, which has the bytes cut into units.
 
-    benches/joining.py [RUNS] [SECONDS]        needs `cargo build --release`
+    benches/joining.py [RUNS [SECONDS [FILE…]]]        needs `cargo build --release`
     PROGRAM=PATH benches/joining.py            another build of Tollgate
 
-Files of tests/media are sent over and over, at the same rate, once as they are and once with their first byte changed. They are of
-some ten kbit/s, so their frames are a hundred bytes or so: no live stream has more of them in a byte.
+Files, those of tests/media if none is named, are sent over and over, at the same rate, once as they are and once with their first byte changed. Those of
+tests/media have some ten kbit/s, so their frames are a hundred bytes or so: no live stream has more of them in a byte.
 """
 import os, select, socket, statistics, subprocess, sys, threading, time
 
@@ -86,11 +86,11 @@ def main():
                 for number in range(RUNS):
                     # Whichever is first has the pages of its buffer given to it by the kernel; the other has them already.
                     order = [(0, known, plain), (1, unknown, plain), (2, known, holding)][::1 if number % 2 else -1]
-                    cost = {kind: run(port, server.pid, f"{name}-{number}-{kind}", media, viewers, rate) for kind, media, (server, port) in order}
+                    cost = {kind: run(port, server.pid, f"{os.path.basename(name)}-{number}-{kind}", media, viewers, rate) for kind, media, (server, port) in order}
                     costs.append((cost[0], cost[1], cost[2]))
                 ratio = statistics.median(known / max(unknown, 0.001) for known, unknown, _ in costs)
                 held = statistics.median(held / max(known, 0.001) for known, _, held in costs)
-                print(f"| {name} | {viewers} | {statistics.median(cost[0] for cost in costs):.2f} | {ratio:.2f} | {held:.2f} |", flush=True)
+                print(f"| {os.path.basename(name)} | {viewers} | {statistics.median(cost[0] for cost in costs):.2f} | {ratio:.2f} | {held:.2f} |", flush=True)
     finally:
         for server, _ in plain, holding:
             server.kill()

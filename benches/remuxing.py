@@ -4,6 +4,7 @@ viewers who have it as it is.
 
     benches/remuxing.py [RUNS] [SECONDS]        needs `cargo build --release`
     PROGRAM=PATH benches/remuxing.py            another build of Tollgate
+    FILE=PATH benches/remuxing.py               this file is the source: some 60 MB, for runs of 2 s
 
 The source is FLV of pictures and sound, 25 pictures and 47 frames of sound a second, a key frame every two seconds, at 8 Mbit/s of media;
 it is sent faster than that. Runs of the three stand side by side; the table has the medians of their ratios.
@@ -33,6 +34,11 @@ def tag(kind, time_ms, body):
 
 def film():
     """What decoders need, and then a second after the other."""
+    if "FILE" in os.environ:
+        with open(os.environ["FILE"], "rb") as media:
+            while piece := media.read(1 << 20):
+                yield piece
+        sys.exit("the file is too short")
     file = open(f"{HERE}/../tests/media/h264.flv", "rb").read()
     head, at = bytearray(file[:13]), 13
     key = other = None
