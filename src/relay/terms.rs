@@ -132,7 +132,8 @@ fn time(
     match (plain(&text), of_calendar) {
         // A part of this second is over.
         (Some(seconds @ 1..=SECONDS_MAX), _) => {
-            Ok(Some(now.after(Duration::from_secs(seconds + 1))))
+            let stamp = now.after(Duration::from_secs(seconds + 1));
+            Ok(Some(stamp.min(UnixTime::MAX)))
         }
         (_, Some(stamp)) if stamp > now => Ok(Some(stamp)),
         (_, Some(stamp)) => Err(bad(format!(
@@ -262,6 +263,22 @@ mod tests {
                 assert!(time(raw).is_err(), "{raw}");
             }
         }
+    }
+
+    /// A token file has no later times.
+    #[test]
+    fn no_time_is_after_the_year_9999() {
+        let now = UnixTime {
+            unix_seconds: UnixTime::MAX.unix_seconds - 1,
+        };
+        let target = Target {
+            segments: Vec::new(),
+            is_plain: true,
+            query: Some("expires=60".to_owned()),
+        };
+        let parameters = Parameters::read(&target, NAMES).expect("a known parameter");
+        let expires = time(&parameters, "expires", now).expect("a good time");
+        assert_eq!(expires, Some(UnixTime::MAX));
     }
 
     #[test]

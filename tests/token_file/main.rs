@@ -267,6 +267,77 @@ fn a_link_to_a_token_file_is_followed() {
     assert_eq!(start(&path).tokens().len(), 3);
 }
 
+/// Whatever its lock is called, and also after the file was written anew.
+#[test]
+fn two_names_of_one_file_are_one_file() {
+    for journal in [Vec::new(), long_journal()] {
+        let path = fresh("names");
+        fs::write(&path, &journal).expect("a journal");
+        let server = start(&path);
+        server.admit("a");
+        until("it is compacted", || {
+            (fs::metadata(&path).expect("the file").len() < 1000).then_some(())
+        });
+        let other = path.with_file_name("other");
+        fs::hard_link(&path, &other).expect("a link");
+        assert_refuses_to_start(&other, &["in use by another server"]);
+        fs::remove_file(path.with_extension("lock")).expect("it is there");
+        assert_refuses_to_start(&path, &["in use by another server"]);
+        server.admit("b");
+    }
+}
+
+/// An editor, a restored copy or a program that moves files would bring revoked tokens back.
+#[test]
+fn a_file_that_others_have_changed_is_not_written() {
+    let replaced = |path: &Path| {
+        let copy = path.with_file_name("copy");
+        fs::copy(path, &copy).expect("a copy");
+        fs::rename(&copy, path).expect("the file is replaced");
+    };
+    let emptied = |path: &Path| fs::write(path, journal::HEADER).expect("the file");
+    let changes: [(&dyn Fn(&Path), _, usize); 2] = [
+        (&replaced, "is another file by now", 2),
+        (&emptied, "bytes left of", 0),
+    ];
+    for (change, words, left) in changes {
+        let path = fresh("changed");
+        let server = start(&path);
+        server.admit("good");
+        server.admit("leaked");
+        change(&path);
+        for (method, call) in [
+            ("POST", "/api/add-token?type=http&sessionid=paid"),
+            ("DELETE", "/api/revoke-token?sessionid=leaked"),
+            ("POST", "/api/add-token?type=http&sessionid=paid"),
+        ] {
+            let refused = server.request(method, call);
+            refused.assert_problem(507, &["token file", "nothing was changed"]);
+            server.await_line(&["event=token-file-not-written", words]);
+        }
+        assert_eq!(server.tokens().len(), 2);
+        drop(server);
+        assert_eq!(start(&path).tokens().len(), left, "{words}");
+    }
+}
+
+#[test]
+fn a_file_that_was_removed_or_appended_to_is_as_it_should_be_after_the_next_change() {
+    let path = fresh("removed");
+    let server = start(&path);
+    server.admit("a");
+    fs::remove_file(&path).expect("it is there");
+    server.admit("b");
+    let mut file = fs::OpenOptions::new().append(true).open(&path);
+    let file = file.as_mut().expect("the file");
+    file.write_all(b"a line of somebody else's\n")
+        .expect("it is written");
+    server.admit("c");
+    drop(server);
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(start(&path).tokens().len(), 3);
+}
+
 #[test]
 fn what_is_no_file_is_left_alone() {
     assert_refuses_to_start(Path::new("/dev/null"), &["not a regular file"]);

@@ -41,11 +41,11 @@ impl Output {
 
     /// Adds bytes at the end. Copies nothing if nothing waits.
     pub fn push_whole(&mut self, bytes: Vec<u8>) {
-        if self.is_empty() {
-            self.0.get_or_insert_default().bytes = bytes.into();
-        } else {
-            self.push(&bytes);
+        if bytes.is_empty() || !self.is_empty() {
+            return self.push(&bytes);
         }
+        let bytes = Copied::from(bytes);
+        self.0 = Some(Box::new(WaitingBytes { bytes, sent: 0 }));
     }
 
     /// Returns the bytes that wait.
@@ -142,6 +142,19 @@ mod tests {
             assert_eq!(capacity(&output), held, "{pushes:?}");
             assert_eq!(output.unsent().len(), pushes.iter().sum::<usize>());
         }
+    }
+
+    #[test]
+    fn an_empty_answer_takes_no_room() {
+        let mut output = Output::default();
+        output.push(b"");
+        output.push_whole(Vec::with_capacity(9));
+        assert!(output.0.is_none());
+        output.push_whole(vec![7]);
+        output.push_whole(Vec::new());
+        assert_eq!(output.unsent(), [7]);
+        assert_eq!(output.advance(1), 1);
+        assert!(output.0.is_none());
     }
 
     /// What has been sent goes as soon as it is as much as what waits, and room with it.

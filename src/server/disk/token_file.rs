@@ -3,22 +3,26 @@
 //!
 //! ```text
 //! PATH         the journal, appended to and synced; only its owner may read it
-//! PATH.lock    locked while a server uses the journal; never written
+//! PATH.lock    locked while a server uses the journal, as the journal itself is; never written
 //! PATH.new     the compacted journal, until it replaces the journal; never read
 //! ```
 //!
 //! After a crash, PATH is the old or the compacted journal, complete except for a last line that no
 //! caller has got an answer for. A link is followed once, at the start. All three files are in the
 //! folder of the journal itself.
+//!
+//! Other programs may change the journal while the server runs. Before each line it looks whether
+//! its journal is still at PATH, with all of its bytes.
 #![cfg_attr(
     not(feature = "handover"),
     allow(dead_code, reason = "a successor alone asks how the file is")
 )]
 
+use std::cmp::Ordering;
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -60,15 +64,18 @@ impl TokenFile {
         let failed =
             |error: io::Error| format!("cannot use the token file '{}': {error}", path.display());
         let place = settle(path).map_err(failed)?;
-        let lock = open(&with_suffix(&place, "lock")).map_err(failed)?;
-        lock.try_lock().map_err(|error| match error {
+        let in_use = |error: TryLockError| match error {
             TryLockError::WouldBlock => format!(
                 "the token file '{}' is in use by another server",
                 path.display()
             ),
             TryLockError::Error(error) => failed(error),
-        })?;
+        };
+        let lock = open(&with_suffix(&place, "lock")).map_err(failed)?;
+        lock.try_lock().map_err(in_use)?;
         let file = open(&place).map_err(failed)?;
+        // The other server may use another name of the file, and so another lock.
+        file.try_lock().map_err(in_use)?;
         let unusable = |error: String| {
             format!(
                 "cannot use the token file '{}': {error}; the file was not changed",
@@ -155,6 +162,7 @@ impl TokenFile {
 
     /// Appends a line and syncs it. If that fails, the journal is unchanged.
     pub fn append(&mut self, line: &[u8]) -> Result<(), String> {
+        self.find()?;
         self.write(line).map_err(|error| {
             // If this fails, too, the next line overwrites the rest of this one.
             let _ = self.cut();
@@ -186,6 +194,7 @@ impl TokenFile {
         let new_path = with_suffix(&self.state.path, "new");
         remove_unfinished(&new_path)?;
         let new = options().create_new(true).open(&new_path)?;
+        new.try_lock()?;
         new.write_all_at(bytes, 0)?;
         new.sync_all()?;
         fs::rename(&new_path, &self.state.path)?;
@@ -201,6 +210,33 @@ impl TokenFile {
         self.file.sync_data()?;
         self.state.bytes += bytes.len() as u64;
         Ok(())
+    }
+
+    /// Looks whether the journal is at its path with all of its bytes. Writes it again if it was
+    /// removed, and removes what others have appended.
+    fn find(&mut self) -> Result<(), String> {
+        let failed = |error: io::Error| error.to_string();
+        let path = &self.state.path;
+        let there = match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.compact(),
+            found => found.map_err(failed)?,
+        };
+        let own = self.file.metadata().map_err(failed)?;
+        let (bytes, left) = (self.state.bytes, own.len());
+        if (there.dev(), there.ino()) != (own.dev(), own.ino()) {
+            return Err(format!(
+                "'{}' is another file by now; restart the server to use that one",
+                path.display()
+            ));
+        }
+        match left.cmp(&bytes) {
+            Ordering::Less => Err(format!(
+                "'{}' has {left} bytes left of {bytes}; restart the server to use these",
+                path.display()
+            )),
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => self.cut().map_err(failed),
+        }
     }
 
     /// Syncs the folder of a new file. Until then a crash could lose the whole file.

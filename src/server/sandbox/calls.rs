@@ -59,6 +59,7 @@ pub const CALLS: &[(&str, Option<u32>, Option<u32>)] = &[
     ("faccessat2", Some(439), Some(439)),
     ("fcntl", Some(72), Some(25)),
     ("fdatasync", Some(75), Some(83)),
+    ("flock", Some(73), Some(32)),
     ("fstat", Some(5), Some(80)),
     ("fsync", Some(74), Some(82)),
     ("ftruncate", Some(77), Some(46)),

@@ -68,7 +68,8 @@ const LOOP: &str = "accept4 epoll_ctl epoll_pwait epoll_wait getrusage getsockna
 /// To open files that the folders allow, to inspect them, and to write to open ones.
 const FILES: &str = "fstat lseek lstat newfstatat open openat stat statx write";
 
-const DISK: &str = "fdatasync fsync ftruncate pread64 pwrite64 rename renameat renameat2 unlink";
+const DISK: &str =
+    "fdatasync flock fsync ftruncate pread64 pwrite64 rename renameat renameat2 unlink";
 
 /// C libraries and their modules resolve names with these. The system chooses the modules. If
 /// another call is refused, the name counts as unknown.

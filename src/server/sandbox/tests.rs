@@ -186,7 +186,7 @@ fn the_numbers_are_this_machines() {
         "dup" SYS_dup, "epoll_ctl" SYS_epoll_ctl,
         "epoll_pwait" SYS_epoll_pwait, "exit" SYS_exit,
         "exit_group" SYS_exit_group, "faccessat" SYS_faccessat, "faccessat2" SYS_faccessat2,
-        "fcntl" SYS_fcntl, "fdatasync" SYS_fdatasync, "fstat" SYS_fstat, "fsync" SYS_fsync,
+        "fcntl" SYS_fcntl, "fdatasync" SYS_fdatasync, "flock" SYS_flock, "fstat" SYS_fstat, "fsync" SYS_fsync,
         "ftruncate" SYS_ftruncate, "futex" SYS_futex, "getcwd" SYS_getcwd,
         "getdents64" SYS_getdents64, "getegid" SYS_getegid, "geteuid" SYS_geteuid,
         "getgid" SYS_getgid, "getpeername" SYS_getpeername, "getpid" SYS_getpid,
