@@ -22,8 +22,9 @@
 //! gate        tokens, the udp-clients list, groups, subnets
 //! json        splits a peer's JSON list into rows
 //! proxy_header   the PROXY protocol
+//! copied, slots, time   bytes, ids and times, which a hand-over sends
 //! handover    the text that one process sends to its successor
-//! clean_text, copied, gather, memory, percent, random, slots, time, token_bucket   used by many
+//! clean_text, gather, memory, percent, random, token_bucket   used by many
 //! ```
 //!
 //! The core ([`relay`]) has parts: clients, streams, received datagrams, pulls, tokens, lists. A

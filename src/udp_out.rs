@@ -24,8 +24,8 @@ use crate::rtp::{self, DATAGRAM_BYTES, Fec, Side};
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct UdpOut {
-    /// All clients, shared with the token table. The clients that have got the first batch come
-    /// first.
+    /// All clients. The list is the token table's, unless it has changed while a batch was sent. Then
+    /// it is a copy, in which the clients that have got the batch come first.
     clients: Rc<[Destination]>,
     /// The counters of each client, in the order of `clients`.
     figures: Vec<ClientFigures>,

@@ -329,9 +329,9 @@ const OPERATION: &[Row] = &[
     .help("accept sources that speak Icecast")
     .more(
         "`SOURCE` or PUT to any mount point, with the session id as the password of Basic \
-             credentials. The body ends with the connection. Do not use it behind a proxy, which \
-             could take such a body for the request of another client. `SOURCE` may also be \
-             ICE/1.0 with lines that end with LF alone.",
+             credentials. The body ends with the connection. A source that comes through a proxy gets \
+             411, since a proxy could take such a body for the request of another client. `SOURCE` \
+             may also be ICE/1.0 with lines that end with LF alone.",
     ),
     flag("takeover", |c| c.core.takes_over = true)
         .unset("off")

@@ -88,7 +88,7 @@ pub struct Tokens {
     in_order: BTreeMap<u64, Rc<Tuple>>,
     /// For each address, its tuples in ascending order of serials. No list is empty.
     inbound: HashMap<SocketAddr, Vec<Rc<Tuple>>>,
-    /// When each tuple expires, with its serial.
+    /// Expiry and serial of each `http` tuple that expires.
     expiries: BTreeMap<(UnixTime, u64), ()>,
     /// The latest time that a caller has passed. An earlier time now means that a clock was set
     /// back.

@@ -315,8 +315,8 @@ impl Context {
         }
     }
 
-    /// Takes over the reading of this host's clock, if it is ahead of the calendar.
-    /// Returns whether it is.
+    /// Sets the calendar forward to this host's clock, if that is ahead by more than 100 ms.
+    /// Returns whether it was.
     pub fn set_unix_time(&mut self, since_1970: Duration) -> bool {
         self.calendar.advance(since_1970, self.now)
     }

@@ -28,7 +28,7 @@ pub enum Done {
     Resolved(Vec<Result<Vec<SocketAddr>, String>>),
     /// Whether the changes are on disk. After an error the file is as before.
     Appended(Result<(), String>),
-    /// The token file could not be shortened after a write. No change is lost, and the next writes
-    /// are tried.
+    /// The token file could not be shortened after a write. No change is lost, and later
+    /// changes are appended as before.
     NotCompacted(String),
 }

@@ -457,8 +457,8 @@ impl Relay {
 
     // ---- What is to be done
 
-    /// Returns a client with something to write. The shell calls [`Relay::output`] for it, and then
-    /// [`Relay::served`].
+    /// Returns a client with something to write. The shell then calls [`Relay::output`],
+    /// [`Relay::sent`] if bytes were sent, and [`Relay::served`].
     pub fn next_write(&mut self) -> Option<ConnectionId> {
         let viewers = || self.streams.next_viewer(&mut self.ctx);
         self.clients.next_write(viewers)

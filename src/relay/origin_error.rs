@@ -1,6 +1,6 @@
 //! Reasons why an origin does not send a stream.
 
-/// Reason why an origin does not send a stream. If several origins were asked, the viewer gets the
+/// A reason. If several origins were asked, the viewer gets the
 /// greatest reason in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]

@@ -66,7 +66,7 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// Returns a number of seconds, at most a day.
+    /// Returns a number of seconds from 1 to 86,400. `None`: the parameter is missing.
     pub fn seconds(&self, name: &str) -> Result<Option<Duration>, Refusal> {
         let Some(raw) = self.raw(name) else {
             return Ok(None);

@@ -274,8 +274,9 @@ impl RtpIn {
     }
 }
 
-/// Returns the sender of a datagram at this socket. `None` if the datagram does not count.
-/// Tokens cannot name the zone of an IPv6 address, so only [`is_own`] uses the zone.
+/// Returns the sender of a datagram at this socket. `None`: it is a multicast address, or the
+/// datagram is of a group, from a source that the join does not name. Tokens cannot name the zone
+/// of an IPv6 address, so only [`is_own`] uses the zone.
 fn sender(from: SocketAddr, port: UdpPort, ctx: &Context) -> Option<Sender> {
     let address = SocketAddr::new(from.ip(), from.port());
     let UdpPort::Group(number) = port else {
@@ -613,7 +614,7 @@ mod tests {
             (10_500, "10.2.0.2:6000", Rtp, &its, "bare 2"),
             (10_500, "10.2.0.2:6000", Rtp, &bye, "bare 2"),
             (10_500, "10.2.0.2:6000", Rtcp, &bye, "control 2 7"),
-            // Of addresses without a source.
+            // These addresses are no stream's source.
             (
                 10_500,
                 "10.2.0.3:6000",

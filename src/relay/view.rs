@@ -1,4 +1,5 @@
-//! The part of a session that a viewer asks for.
+//! What a viewer asks for: the stream, a copy in another container, its poster, or a part of its
+//! HLS.
 
 use super::Settings;
 use super::admission::EntryPoint;
@@ -7,7 +8,7 @@ use crate::hls::{HlsRequest, PlaylistPosition};
 use crate::http::{Refusal, Target};
 use crate::remux;
 
-/// The part of a session that a viewer asks for.
+/// What a viewer of a session asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum View {

@@ -331,7 +331,7 @@ fn ebml_sizes(sizes: &mut [usize], rest: &mut &[u8]) -> Option<()> {
         take(rest, bytes)?;
         let value = i64::try_from(value).ok()?;
         let middle = (1i64 << (7 * bytes - 1)) - 1;
-        // A size that fits is below 2^56, and so is each difference.
+        // Sizes and differences are below 2^56, so the sum is within an i64.
         let own = last.map_or(value, |last: i64| last + value - middle);
         last = Some(own);
         *size = usize::try_from(own)

@@ -198,7 +198,7 @@ impl ReaderEvent<'_> {
     }
 }
 
-/// Work of each unit, however small it is.
+/// Work of each event of a reader, beside the bytes of its unit.
 pub const UNIT_WORK: usize = 256;
 
 /// Maximal number of tracks of a source. Others are left out.

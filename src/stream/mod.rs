@@ -103,7 +103,8 @@ pub struct Figures {
     pub bytes_received: u64,
     /// Media bytes to viewers.
     pub bytes_sent: u64,
-    /// How often a viewer fell out of the buffer. It continued at a later join point, or was cut.
+    /// How often a viewer of the stream over HTTP fell out of the buffer. It continued at a later join
+    /// point, or was cut.
     pub skips: u64,
 }
 

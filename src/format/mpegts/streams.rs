@@ -69,7 +69,7 @@ pub(super) struct Streams {
     pub data: Pids,
 }
 
-/// First PIDs of a kind.
+/// The first PIDs of one kind of stream, at most [`PIDS_MAX`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Pids([Option<u16>; PIDS_MAX]);

@@ -306,7 +306,8 @@ impl Splicer {
         }
     }
 
-    /// Continues the viewers' stream at a source's join point, with the header there.
+    /// Continues the viewers' stream at a join point of the new source. The header and the prelude
+    /// come first, as far as viewers do not have them.
     fn continue_at(
         &mut self,
         join: Start,

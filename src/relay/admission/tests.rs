@@ -264,7 +264,9 @@ fn cell(entry_point: EntryPoint, rule: Rule) -> Cell {
             // Of the pull, the answer to its viewers.
             Viewer | Remuxed | Hls | Pull => Refused(508),
             Rtp | Bare | Group | BareGroup => DoesNotApply(NO_REQUEST),
-            Put | Post | Icecast | Rtmp => DoesNotApply("it comes from a source, not from a relay"),
+            Put | Post | Rtmp => DoesNotApply("it comes from a source, not from a relay"),
+            // A proxy may pass none of its body on.
+            Icecast => Refused(411),
             Call | Events | Metrics | Page => Refused(403),
             WatchPage | Health | Options => DoesNotApply("nothing is fetched for it"),
         },

@@ -774,8 +774,8 @@ mod tests {
         }
     }
 
-    /// Those of whom it is not known whose they are, and that came beyond the limit, go first
-    /// there, too.
+    /// Connections beyond the limit whose client is unknown are closed first, also after a
+    /// hand-over.
     #[test]
     fn who_is_nobody_yet_goes_when_another_needs_the_place() {
         let options = [

@@ -164,8 +164,8 @@ impl Grants {
         self.tokens.as_ref()
     }
 
-    /// Returns the addresses of a session's UDP clients. The list is shared as long as it stays the
-    /// same.
+    /// Returns the addresses of a session's UDP clients. While they stay the same, calls return the
+    /// same allocation. `None`: tokens are off.
     pub fn destinations(
         &mut self,
         session: &SessionId,
@@ -483,8 +483,8 @@ fn json(body: &impl Serialize) -> Vec<u8> {
 /// stranger.
 fn check_destinations(clients: &[RtpTuple], ctx: &Context) -> Result<(), Refusal> {
     for tuple in clients {
-        // The first address that can be reached is used. A name is refused if all of its addresses
-        // have the same fault.
+        // The first address that can be reached is used. A name is refused if none can be, and the
+        // refusal names the last one's fault.
         let addresses = tuple.addresses.iter();
         let faults =
             addresses.map(|address| ctx.rtp_socket.destination_fault(*address, tuple.transport));

@@ -43,6 +43,14 @@ impl RequestContext<'_> {
             Framing::UntilClose if !waits_for_continue(self.head) => Framing::None,
             framing => framing,
         };
+        if framing == Framing::UntilClose
+            && (access_request.is_proxied || access_request.is_forwarded)
+        {
+            return Err(Refusal::framing(
+                Status::LengthRequired,
+                "this source came through a proxy, and its body has no length; let it connect to this server directly",
+            ));
+        }
         let session_state = (self.session_state)(&session, &credential);
         self.gate
             .publish(&access_request, &credential, framing, &session_state)?;

@@ -154,7 +154,8 @@ fn a_playlist_by_query_leads_to_the_one_by_path() {
     }
 }
 
-/// Whether there is a page depends on the client. Elsewhere the method is checked first.
+/// A stranger gets 404 for the operator's page with any method. At other paths the method is
+/// checked first.
 #[test]
 fn a_stranger_is_told_of_no_page() {
     const FAR: &str = "--token-server=10.99.0.0/16";
@@ -193,8 +194,12 @@ fn icecasts_sources_are_taken_where_they_are_admitted() {
     );
     let waits = format!("{of_a}Expect: 100-continue\r\n");
     let long = format!("{of_a}Content-Length: 9\r\n");
+    let through_a_proxy = format!("{of_a}X-Forwarded-For: 192.0.2.1\r\n");
+    let long_through_it = format!("{through_a_proxy}Content-Length: 9\r\n");
     for (options, line, fields, status) in [
         (&[ICECAST][..], "SOURCE /mount", of_a, 200),
+        (&[ICECAST], "SOURCE /mount", &through_a_proxy, 411),
+        (&[ICECAST], "PUT /mount", &long_through_it, 0),
         (&[ICECAST], "SOURCE /stream/a", of_a, 200),
         (&[ICECAST], "SOURCE /stream/b", of_a, 403),
         (&[ICECAST], "SOURCE /stream?sessionid=b", of_a, 403),

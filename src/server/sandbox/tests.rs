@@ -53,7 +53,7 @@ fn run(program: &[Instruction], call: Call) -> u32 {
     }
 }
 
-/// Evaluates the rules without a program.
+/// Evaluates the rules themselves, and not the program that the kernel gets.
 fn judge(rules: &[Rule], name: &str, arguments: [u64; 6]) -> bool {
     let rule = rules.iter().find(|rule| rule.call == name);
     rule.is_some_and(|rule| {

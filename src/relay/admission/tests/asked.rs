@@ -296,7 +296,8 @@ fn an_address_lets_nobody_in_whom_a_strangers_proxy_brings() {
     }
 }
 
-/// nginx and Apache write it by default: then the name that the client called is lost.
+/// By default nginx and Apache send their upstream's address as Host. The name that the client
+/// called is lost then.
 #[test]
 fn a_proxy_that_writes_the_servers_own_address_as_host_brings_no_calls() {
     for (listeners, host, expected) in [
