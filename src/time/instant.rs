@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::ops::Add;
 use std::time::Duration;
 
-/// The time since the server started, in nanoseconds and one more: enough for 584 years. An
+/// The time since the server started, as nanoseconds plus 1: enough for 584 years. An
 /// `Option<Instant>` takes no more room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]

@@ -6,8 +6,8 @@
 
 use crate::copied::Copied;
 
-/// Response bytes that wait for the socket. `None`: nothing waits, as is so for most clients at most
-/// times. So it takes only a pointer then.
+/// Response bytes that wait for the socket. `None`: nothing waits. That is usual, and takes only a
+/// pointer.
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Output(pub(super) Option<Box<WaitingBytes>>);
