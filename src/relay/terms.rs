@@ -156,13 +156,21 @@ mod tests {
 
     /// What a query grants, or why nothing.
     fn granted(query: &str, is_http: bool) -> Result<Option<GrantChange>, String> {
+        granted_at(query, is_http, NOW)
+    }
+
+    fn granted_at(
+        query: &str,
+        is_http: bool,
+        now: UnixTime,
+    ) -> Result<Option<GrantChange>, String> {
         let target = Target {
             segments: Vec::new(),
             is_plain: true,
             query: Some(query.to_owned()),
         };
         let parameters = Parameters::read(&target, NAMES).map_err(|refusal| refusal.detail)?;
-        read(&parameters, is_http, NOW).map_err(|refusal| refusal.detail)
+        read(&parameters, is_http, now).map_err(|refusal| refusal.detail)
     }
 
     fn terms(query: &str) -> Result<Terms, String> {
@@ -271,13 +279,8 @@ mod tests {
         let now = UnixTime {
             unix_seconds: UnixTime::MAX.unix_seconds - 1,
         };
-        let target = Target {
-            segments: Vec::new(),
-            is_plain: true,
-            query: Some("expires=60".to_owned()),
-        };
-        let parameters = Parameters::read(&target, NAMES).expect("a known parameter");
-        let expires = time(&parameters, "expires", now).expect("a good time");
+        let granted = granted_at("expires=60", true, now).expect("a good time");
+        let expires = granted.and_then(|grant| grant.terms.expires);
         assert_eq!(expires, Some(UnixTime::MAX));
     }
 

@@ -267,7 +267,7 @@ fn a_link_to_a_token_file_is_followed() {
     assert_eq!(start(&path).tokens().len(), 3);
 }
 
-/// Whatever its lock is called, and also after the file was written anew.
+/// Also if PATH.lock is gone, and after a compaction.
 #[test]
 fn two_names_of_one_file_are_one_file() {
     for journal in [Vec::new(), long_journal()] {
@@ -321,7 +321,7 @@ fn a_file_that_others_have_changed_is_not_written() {
 }
 
 #[test]
-fn a_file_that_was_removed_or_appended_to_is_as_it_should_be_after_the_next_change() {
+fn the_next_change_restores_a_removed_file_and_drops_what_others_have_appended() {
     let path = fresh("removed");
     let server = start(&path);
     server.admit("a");

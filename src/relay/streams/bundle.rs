@@ -10,8 +10,8 @@
 //!   short to count.
 //! - They came later than D after the bytes before them went out.
 //!
-//! So small pieces do not make a stream be written to all viewers more than once in half of D. With
-//! few viewers D is shorter than [`TIME_MIN`], and nothing waits.
+//! So small pieces alone cause at most one write to each viewer in half of D. With few viewers D is
+//! shorter than [`TIME_MIN`], and nothing waits.
 //!
 //! A viewer that joins gets its bytes at once. The end of a stream lets all of them out.
 

@@ -11,8 +11,8 @@
 //! caller has got an answer for. A link is followed once, at the start. All three files are in the
 //! folder of the journal itself.
 //!
-//! Other programs may change the journal while the server runs. Before each line it looks whether
-//! its journal is still at PATH, with all of its bytes.
+//! Other programs may change the journal while the server runs. So the server checks before each
+//! line that its journal is still at PATH and has all of its bytes.
 #![cfg_attr(
     not(feature = "handover"),
     allow(dead_code, reason = "a successor alone asks how the file is")
@@ -162,7 +162,7 @@ impl TokenFile {
 
     /// Appends a line and syncs it. If that fails, the journal is unchanged.
     pub fn append(&mut self, line: &[u8]) -> Result<(), String> {
-        self.find()?;
+        self.keep_in_place()?;
         self.write(line).map_err(|error| {
             // If this fails, too, the next line overwrites the rest of this one.
             let _ = self.cut();
@@ -212,9 +212,9 @@ impl TokenFile {
         Ok(())
     }
 
-    /// Looks whether the journal is at its path with all of its bytes. Writes it again if it was
+    /// Checks that the journal is at its path and has all of its bytes. Writes it again if it was
     /// removed, and removes what others have appended.
-    fn find(&mut self) -> Result<(), String> {
+    fn keep_in_place(&mut self) -> Result<(), String> {
         let failed = |error: io::Error| error.to_string();
         let path = &self.state.path;
         let there = match fs::symlink_metadata(path) {
